@@ -1,0 +1,204 @@
+//! The one place that refuses what a backend did not declare.
+
+use async_trait::async_trait;
+use namzu_types::{
+    Access, Capabilities, Control, Controls, EgressCapabilities, EgressPolicy, Limits, SandboxId,
+    SandboxInfo, SandboxSpec, Strength, Tier, Workspace,
+};
+
+use crate::{Backend, Error, ErrorCode, Launched, Phase, Result};
+
+/// Every reason for which a backend with `capabilities` cannot make `spec`; empty when it can.
+#[must_use]
+pub fn refusals(tier: Tier, capabilities: &Capabilities, spec: &SandboxSpec) -> Vec<String> {
+    // Exhaustive on both sides: a new control or a new wish does not compile until it is decided.
+    let Capabilities {
+        filesystem,
+        processes,
+        memory,
+        pids,
+        cpu,
+        disk,
+        lifetime,
+        syscalls,
+        egress,
+        host_workspace,
+        read_only_workspace,
+        detach,
+        tunnels: _,
+        layout: _,
+    } = *capabilities;
+    let SandboxSpec {
+        id: _,
+        workspace,
+        egress: _,
+        limits,
+        env: _,
+        labels: _,
+        require,
+        detach: wants_detach,
+    } = spec;
+    let Limits {
+        memory: wants_memory,
+        processes: wants_pids,
+        cpus,
+        disk: wants_disk,
+        command: _,
+        lifetime: wants_lifetime,
+    } = *limits;
+    let policy = spec.egress_on(tier);
+    let EgressCapabilities {
+        deny_all,
+        allow_all,
+        static_hosts,
+        resolver,
+    } = egress;
+
+    let mut reasons = Vec::new();
+    let mut refuse = |asked: bool, held: bool, what: &str| {
+        if asked && !held {
+            reasons.push(what.to_owned());
+        }
+    };
+    let holds = |strength: Strength| strength > Strength::None;
+    refuse(wants_memory.is_some(), holds(memory), "a memory limit");
+    refuse(wants_pids.is_some(), holds(pids), "a limit on processes");
+    refuse(cpus.is_some(), holds(cpu), "a processor limit");
+    refuse(wants_disk.is_some(), holds(disk), "a disk limit");
+    refuse(wants_lifetime.is_some(), holds(lifetime), "a lifetime");
+    refuse(*wants_detach, detach, "outliving its maker");
+    match workspace {
+        Workspace::Private => {}
+        Workspace::Host { path: _, access } => {
+            refuse(true, host_workspace, "a host directory as workspace");
+            refuse(
+                *access == Access::ReadOnly,
+                read_only_workspace,
+                "a read-only workspace",
+            );
+        }
+    }
+    let network = match policy {
+        EgressPolicy::DenyAll => deny_all,
+        EgressPolicy::AllowAll => {
+            refuse(true, allow_all, "egress `allow-all`");
+            Strength::None
+        }
+        EgressPolicy::Static { .. } => static_hosts,
+        EgressPolicy::Resolver { .. } => resolver,
+    };
+    if !matches!(policy, EgressPolicy::AllowAll) {
+        refuse(true, holds(network), &format!("egress `{}`", policy.kind()));
+    }
+    for control in require {
+        let best = match control {
+            Control::Filesystem => filesystem,
+            Control::Network => network,
+            Control::Processes => processes,
+            Control::Memory => memory,
+            Control::Pids => pids,
+            Control::Cpu => cpu,
+            Control::Disk => disk,
+            Control::WallClock => lifetime,
+            Control::Syscalls => syscalls,
+        };
+        refuse(
+            true,
+            best == Strength::Enforced,
+            &format!("`{control}` enforced (at best {best} here)"),
+        );
+    }
+    reasons
+}
+
+/// Wraps a backend so that nothing it did not declare ever reaches it.
+#[derive(Debug)]
+pub struct Guarded<B>(pub B);
+
+impl<B: Backend> Guarded<B> {
+    fn check(&self, spec: &SandboxSpec) -> Result<()> {
+        let reasons = refusals(self.0.tier(), &self.0.capabilities(), spec);
+        if reasons.is_empty() {
+            return Ok(());
+        }
+        let label = format!("{}:{}", self.0.tier(), self.0.name());
+        Err(Error::new(ErrorCode::Unsupported, format!("{label} cannot hold what was asked"))
+            .with_reasons(reasons)
+            .with_hint("drop these from the request, or choose a backend that holds them: `namzu-sandbox backends`")
+            .on(&label)
+            .during(Phase::Plan))
+    }
+
+    /// Holds the backend to `require` with what it says it really gives.
+    fn check_required(&self, spec: &SandboxSpec, controls: &Controls) -> Result<()> {
+        let reasons: Vec<_> = spec
+            .require
+            .iter()
+            .filter(|control| controls.get(**control).strength != Strength::Enforced)
+            .map(|control| {
+                format!(
+                    "`{control}` enforced (here {})",
+                    controls.get(*control).strength
+                )
+            })
+            .collect();
+        if reasons.is_empty() {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::Unsupported,
+            "this host cannot hold what was required",
+        )
+        .with_reasons(reasons)
+        .during(Phase::Plan))
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl<B: Backend> Backend for Guarded<B> {
+    fn tier(&self) -> Tier {
+        self.0.tier()
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    async fn plan(&self, spec: &SandboxSpec) -> Result<Controls> {
+        self.check(spec)?;
+        let controls = self.0.plan(spec).await?;
+        self.check_required(spec, &controls)?;
+        Ok(controls)
+    }
+
+    async fn launch(&self, spec: &SandboxSpec) -> Result<Launched> {
+        self.plan(spec).await?;
+        let mut launched = self.0.launch(spec).await?;
+        if let Err(refused) = self.check_required(spec, &launched.controls) {
+            launched.teardown.destroy().await?;
+            return Err(refused);
+        }
+        Ok(launched)
+    }
+
+    async fn attach(&self, id: &SandboxId) -> Result<Launched> {
+        self.0.attach(id).await
+    }
+
+    async fn list(&self) -> Result<Vec<SandboxInfo>> {
+        self.0.list().await
+    }
+
+    async fn destroy(&self, id: &SandboxId) -> Result<()> {
+        self.0.destroy(id).await
+    }
+
+    fn cannot_detach(&self, id: &SandboxId) -> Error {
+        self.0.cannot_detach(id)
+    }
+}
