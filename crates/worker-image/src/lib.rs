@@ -1,1 +1,18 @@
-//! To be written.
+//! The worker's bytes, built statically for Linux by this crate's build script.
+//!
+//! `NAMZU_WORKER_BIN=PATH` at build time takes a worker built elsewhere instead.
+#![forbid(unsafe_code)]
+
+/// The worker: a static Linux executable. Empty where this crate is built for another system.
+pub static WORKER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/worker"));
+
+/// Version of the worker, which is that of this crate.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// SHA-256 of [`WORKER`], in lower-case hex.
+pub const SHA256: &str = env!("NAMZU_WORKER_SHA256");
+
+#[cfg(target_os = "linux")]
+mod memfd;
+#[cfg(target_os = "linux")]
+pub use crate::memfd::memfd;
