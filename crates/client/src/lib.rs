@@ -1,1 +1,22 @@
-//! To be written.
+//! From a channel to a sandbox: the HTTP connection, the worker's client, `Sandbox`, its provider.
+//!
+//! Nothing here knows which backend it talks to. Whatever comes from the worker is hostile: its
+//! messages are parsed in `namzu-protocol`, each behind a length cap.
+#![forbid(unsafe_code)]
+
+mod files;
+mod output;
+mod process;
+mod provider;
+mod sandbox;
+mod tunnel;
+
+pub use namzu_types::{ExecLimits, ExecRequest, ExitStatus, OutputCap, PtySize};
+pub use tokio_util::sync::CancellationToken;
+
+pub use crate::files::{FileInfo, FileKind, FileReader, Files, Watch, WatchEvent, WatchKind};
+pub use crate::output::{Captured, ExecOutput, Usage, partial_output};
+pub use crate::process::{Cursor, Ended, Event, Process, ProcessInfo, Selector, Stream};
+pub use crate::provider::{Deadlines, SandboxProvider};
+pub use crate::sandbox::Sandbox;
+pub use crate::tunnel::{Reach, Tunnel};

@@ -1,0 +1,179 @@
+//! What a command left behind: its end, its output, its usage.
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::fmt;
+use std::time::Duration;
+
+use namzu_core::Error;
+use namzu_types::{ExitStatus, OutputCap};
+
+/// A command that ended, with what it printed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecOutput {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its standard output; with a terminal, everything it printed.
+    pub stdout: Captured,
+    /// Its standard error; empty with a terminal.
+    pub stderr: Captured,
+    /// What it used.
+    pub usage: Usage,
+}
+
+/// What a command and its waited-for children used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time in user mode.
+    pub user: Duration,
+    /// Processor time in the kernel.
+    pub system: Duration,
+    /// Bytes of the largest resident set.
+    pub max_rss: u64,
+    /// Time between start and end, as the worker measured it.
+    pub duration: Duration,
+}
+
+/// One output stream, capped: its first and its last bytes, and how long it was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Captured {
+    /// The first bytes, up to [`OutputCap::head`].
+    pub head: Vec<u8>,
+    /// The last of the bytes after `head`, up to [`OutputCap::tail`].
+    pub tail: Vec<u8>,
+    /// Bytes the command printed, kept or not.
+    pub total: u64,
+}
+
+impl Captured {
+    /// Whether bytes between `head` and `tail` were dropped.
+    #[must_use]
+    pub const fn is_truncated(&self) -> bool {
+        self.total > (self.head.len() + self.tail.len()) as u64
+    }
+
+    /// Everything kept, `head` and `tail` joined without a mark of what lies between.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        [self.head.as_slice(), &self.tail].concat()
+    }
+
+    /// Everything kept as text; where bytes were dropped, a line says how many, and each byte
+    /// sequence that is no UTF-8 becomes U+FFFD.
+    #[must_use]
+    pub fn text_lossy(&self) -> Cow<'_, str> {
+        if self.is_truncated() {
+            let dropped = self.total - (self.head.len() + self.tail.len()) as u64;
+            let head = String::from_utf8_lossy(&self.head);
+            let tail = String::from_utf8_lossy(&self.tail);
+            return Cow::Owned(format!("{head}\n[... {dropped} bytes dropped ...]\n{tail}"));
+        }
+        if self.tail.is_empty() {
+            return String::from_utf8_lossy(&self.head);
+        }
+        // Joined first: a character may straddle the two halves.
+        Cow::Owned(String::from_utf8_lossy(&self.to_vec()).into_owned())
+    }
+}
+
+/// Fills a [`Captured`] chunk by chunk, holding no more than the cap.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    cap: OutputCap,
+    head: Vec<u8>,
+    /// A ring once it holds `cap.tail` bytes.
+    tail: Vec<u8>,
+    /// Index of the oldest byte in a full `tail`.
+    oldest: usize,
+    total: u64,
+}
+
+impl Capture {
+    pub(crate) const fn new(cap: OutputCap) -> Self {
+        Self {
+            cap,
+            head: Vec::new(),
+            tail: Vec::new(),
+            oldest: 0,
+            total: 0,
+        }
+    }
+
+    /// Bytes seen, kept or not.
+    pub(crate) const fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Counts bytes that were dropped before they came here.
+    pub(crate) const fn skip(&mut self, bytes: u64) {
+        self.total = self.total.saturating_add(bytes);
+        // What comes next is not adjacent to the head: only the tail may take it.
+        if bytes > 0 {
+            self.cap.head = 0;
+        }
+    }
+
+    pub(crate) fn push(&mut self, chunk: &[u8]) {
+        self.total = self.total.saturating_add(chunk.len() as u64);
+        let room = self.cap.head.saturating_sub(self.head.len());
+        let (head, rest) = chunk.split_at(room.min(chunk.len()));
+        self.head.extend_from_slice(head);
+        let cap = self.cap.tail;
+        if rest.is_empty() || cap == 0 {
+            return;
+        }
+        if rest.len() >= cap {
+            self.tail.clear();
+            self.tail.extend_from_slice(&rest[rest.len() - cap..]);
+            self.oldest = 0;
+            return;
+        }
+        let (grow, wrap) = rest.split_at((cap - self.tail.len()).min(rest.len()));
+        self.tail.extend_from_slice(grow);
+        let (first, second) = wrap.split_at((cap - self.oldest).min(wrap.len()));
+        self.tail[self.oldest..self.oldest + first.len()].copy_from_slice(first);
+        self.tail[..second.len()].copy_from_slice(second);
+        self.oldest = (self.oldest + wrap.len()) % cap;
+    }
+
+    pub(crate) fn finish(mut self) -> Captured {
+        self.tail.rotate_left(self.oldest);
+        Captured {
+            head: self.head,
+            tail: self.tail,
+            total: self.total,
+        }
+    }
+}
+
+/// What a command printed before it was stopped. Travels as a cause of the error.
+#[derive(Debug)]
+pub(crate) struct Partial(pub(crate) ExecOutput);
+
+impl fmt::Display for Partial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ExecOutput { stdout, stderr, .. } = &self.0;
+        write!(
+            f,
+            "it printed {} bytes on standard output and {} on standard error",
+            stdout.total, stderr.total
+        )
+    }
+}
+
+impl StdError for Partial {}
+
+/// What a command printed before `exec_timeout` or `cancelled`, if anything was kept.
+///
+/// Its `status` is how the command was ended, usually by signal 9.
+#[must_use]
+pub fn partial_output(err: &Error) -> Option<&ExecOutput> {
+    let mut next = StdError::source(err);
+    while let Some(cause) = next {
+        if let Some(Partial(output)) = cause.downcast_ref() {
+            return Some(output);
+        }
+        next = cause.source();
+    }
+    None
+}
