@@ -1,0 +1,5 @@
+//! The commands of one worker.
+
+/// Commands by pid and tag, running and lately exited.
+#[derive(Debug, Default)]
+pub(crate) struct Table {}
