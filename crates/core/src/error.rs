@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use namzu_types::{ErrorCode, Phase};
+use namzu_types::{ConfigError, ErrorCode, Phase};
 use serde::{Deserialize, Serialize};
 
 /// A result whose error is [`Error`].
@@ -110,6 +110,14 @@ impl Error {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.inner.code.is_retryable()
+    }
+}
+
+impl From<ConfigError> for Error {
+    fn from(err: ConfigError) -> Self {
+        Self::new(ErrorCode::ConfigInvalid, "invalid configuration")
+            .with_reasons(err.into_reasons())
+            .during(Phase::Configure)
     }
 }
 

@@ -1,12 +1,14 @@
 //! The contract between the library and its backends: the trait, the guard, the receipt, errors.
 //!
 //! A backend isolates and gives back a line to the worker; everything else is written once, above.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod backend;
 mod channel;
 mod error;
+mod finding;
 mod guard;
+pub mod layout;
 mod receipt;
 pub mod spawn;
 
@@ -16,5 +18,6 @@ pub use namzu_types::{ErrorCode, Phase};
 pub use crate::backend::{Backend, Launched, Teardown};
 pub use crate::channel::{Channel, Duplex, DuplexChannel, HttpChannel};
 pub use crate::error::{Chain, Error, Result, SerializedSandboxError, serialize_sandbox_error};
+pub use crate::finding::{Finding, Verdict};
 pub use crate::guard::{Guarded, refusals};
 pub use crate::receipt::Receipt;
