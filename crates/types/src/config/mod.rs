@@ -156,6 +156,18 @@ impl SandboxProviderConfig {
         Ok(json)
     }
 
+    /// Holds a configuration built in Rust to the rules that a document is held to.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with it.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let mut stripped = self.clone();
+        // Secrets and closures play no part in the rules, and have no JSON form.
+        stripped.visit_sources(&mut |source| *source = ValueSource::Env("NAME".to_owned()));
+        Self::from_value(&stripped.to_json()?).map(drop)
+    }
+
     fn visit_sources(&mut self, visit: &mut dyn FnMut(&mut ValueSource)) {
         self.backend.visit_sources(visit);
         if let Some(layout) = &mut self.layout {
