@@ -1,6 +1,7 @@
 //! What a backend must give.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use namzu_types::{Capabilities, Controls, SandboxId, SandboxInfo, SandboxSpec, Tier};
@@ -87,6 +88,46 @@ pub trait Backend: Debug + Send + Sync {
                 self.name()
             ),
         )
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl<B: Backend + ?Sized> Backend for Arc<B> {
+    fn tier(&self) -> Tier {
+        (**self).tier()
+    }
+
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+
+    async fn plan(&self, spec: &SandboxSpec) -> Result<Controls> {
+        (**self).plan(spec).await
+    }
+
+    async fn launch(&self, spec: &SandboxSpec) -> Result<Launched> {
+        (**self).launch(spec).await
+    }
+
+    async fn attach(&self, id: &SandboxId) -> Result<Launched> {
+        (**self).attach(id).await
+    }
+
+    async fn list(&self) -> Result<Vec<SandboxInfo>> {
+        (**self).list().await
+    }
+
+    async fn destroy(&self, id: &SandboxId) -> Result<()> {
+        (**self).destroy(id).await
+    }
+
+    fn cannot_detach(&self, id: &SandboxId) -> Error {
+        (**self).cannot_detach(id)
     }
 }
 
