@@ -1,0 +1,423 @@
+//! Messages of `process.Process`: commands, terminals and their streams.
+//!
+//! Field numbers below 1000 are envd's; from 1000 on they are ours (`docs/protocol.md`).
+
+mod event;
+mod limits;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+pub use self::event::{
+    DataEvent, EndEvent, KeepAlive, ProcessEvent, StartEvent, data_event, process_event,
+};
+pub use self::limits::{Cursor, EndInfo, ProcessState, StartOptions};
+use crate::json::{self, ProtoEnum};
+use crate::oneof::oneof_json;
+
+/// Path of the unary call that lists processes.
+pub const LIST: &str = "/process.Process/List";
+/// Path of the server stream that attaches to a process.
+pub const CONNECT: &str = "/process.Process/Connect";
+/// Path of the server stream that starts a process.
+pub const START: &str = "/process.Process/Start";
+/// Path of the unary call that resizes a terminal.
+pub const UPDATE: &str = "/process.Process/Update";
+/// Path of the client stream of input.
+pub const STREAM_INPUT: &str = "/process.Process/StreamInput";
+/// Path of the unary call that sends input.
+pub const SEND_INPUT: &str = "/process.Process/SendInput";
+/// Path of the unary call that sends a signal.
+pub const SEND_SIGNAL: &str = "/process.Process/SendSignal";
+/// Path of the unary call that ends input.
+pub const CLOSE_STDIN: &str = "/process.Process/CloseStdin";
+
+/// A terminal.
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pty {
+    /// Its size; absent leaves the size as it is.
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<PtySize>,
+}
+
+/// Size of a terminal in character cells.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PtySize {
+    /// Columns.
+    #[prost(uint32, tag = "1")]
+    #[serde(with = "json::int", skip_serializing_if = "json::is_default")]
+    pub cols: u32,
+    /// Rows.
+    #[prost(uint32, tag = "2")]
+    #[serde(with = "json::int", skip_serializing_if = "json::is_default")]
+    pub rows: u32,
+}
+
+/// What to run.
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProcessConfig {
+    /// The program; never passed through a shell.
+    #[prost(string, tag = "1")]
+    #[serde(
+        deserialize_with = "json::or_default",
+        skip_serializing_if = "json::is_default"
+    )]
+    pub cmd: String,
+    /// Its arguments, without the program's name.
+    #[prost(string, repeated, tag = "2")]
+    #[serde(
+        deserialize_with = "json::list::deserialize",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub args: Vec<String>,
+    /// Variables on top of the sandbox's own.
+    #[prost(btree_map = "string, string", tag = "3")]
+    #[serde(
+        deserialize_with = "json::or_default",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub envs: BTreeMap<String, String>,
+    /// Working directory; the user's home (or the worker's own default) when absent.
+    #[prost(string, optional, tag = "4")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+}
+
+/// One process in a list.
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProcessInfo {
+    /// What was started.
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<ProcessConfig>,
+    /// Its process id as the worker sees it.
+    #[prost(uint32, tag = "2")]
+    #[serde(with = "json::int", skip_serializing_if = "json::is_default")]
+    pub pid: u32,
+    /// The name it was started under.
+    #[prost(string, optional, tag = "3")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tag: Option<String>,
+    /// Ours: how it is doing.
+    #[prost(message, optional, tag = "1000")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<ProcessState>,
+}
+
+/// Which process is meant.
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
+#[serde(try_from = "RawSelector", into = "RawSelector")]
+pub struct ProcessSelector {
+    /// By what it is found.
+    #[prost(oneof = "process_selector::Selector", tags = "1, 2")]
+    pub selector: Option<process_selector::Selector>,
+}
+
+/// The oneof of [`ProcessSelector`].
+pub mod process_selector {
+    /// By what a process is found.
+    #[derive(Clone, PartialEq, prost::Oneof)]
+    pub enum Selector {
+        /// By process id.
+        #[prost(uint32, tag = "1")]
+        Pid(u32),
+        /// By the name it was started under.
+        #[prost(string, tag = "2")]
+        Tag(String),
+    }
+}
+
+oneof_json! {
+    ProcessSelector as RawSelector { selector: process_selector::Selector {
+        #[serde(with = "json::opt_int")]
+        pid: Pid(u32),
+        tag: Tag(String),
+    } }
+}
+
+impl ProcessSelector {
+    /// The process with this id.
+    #[must_use]
+    pub const fn pid(pid: u32) -> Self {
+        Self {
+            selector: Some(process_selector::Selector::Pid(pid)),
+        }
+    }
+
+    /// The process started under this name.
+    #[must_use]
+    pub fn tag(tag: impl Into<String>) -> Self {
+        Self {
+            selector: Some(process_selector::Selector::Tag(tag.into())),
+        }
+    }
+}
+
+/// Asks for all processes.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message, Serialize, Deserialize)]
+pub struct ListRequest {}
+
+/// All processes, those that ended lately among them when they carry a [`ProcessState`].
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ListResponse {
+    /// The processes.
+    #[prost(message, repeated, tag = "1")]
+    #[serde(
+        deserialize_with = "json::list::deserialize",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub processes: Vec<ProcessInfo>,
+}
+
+/// Starts a process.
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StartRequest {
+    /// What to run.
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessConfig>,
+    /// On a terminal of this size instead of pipes.
+    #[prost(message, optional, tag = "2")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pty: Option<Pty>,
+    /// A name to find the process by.
+    #[prost(string, optional, tag = "3")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tag: Option<String>,
+    /// Whether it gets standard input; unset means yes.
+    #[prost(bool, optional, tag = "4")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<bool>,
+    /// Ours: deadline, limits, exact arguments, output caps.
+    #[prost(message, optional, tag = "1000")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub options: Option<StartOptions>,
+}
+
+/// One event of a started process; the first is a start event.
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StartResponse {
+    /// The event.
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event: Option<ProcessEvent>,
+}
+
+/// Attaches to a process.
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConnectRequest {
+    /// Which one.
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessSelector>,
+    /// Ours: replay from here instead of only what comes from now on.
+    #[prost(message, optional, tag = "1000")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<Cursor>,
+}
+
+/// One event of a process that was attached to; the first is a start event.
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConnectResponse {
+    /// The event.
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event: Option<ProcessEvent>,
+}
+
+/// Resizes a process's terminal.
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UpdateRequest {
+    /// Which process.
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessSelector>,
+    /// The new size.
+    #[prost(message, optional, tag = "2")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pty: Option<Pty>,
+}
+
+/// The terminal has its new size.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message, Serialize, Deserialize)]
+pub struct UpdateResponse {}
+
+/// Bytes for a process.
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
+#[serde(try_from = "RawInput", into = "RawInput")]
+pub struct ProcessInput {
+    /// Where they go.
+    #[prost(oneof = "process_input::Input", tags = "1, 2")]
+    pub input: Option<process_input::Input>,
+}
+
+/// The oneof of [`ProcessInput`].
+pub mod process_input {
+    use bytes::Bytes;
+
+    /// Where input goes.
+    #[derive(Clone, PartialEq, prost::Oneof)]
+    pub enum Input {
+        /// To its standard input.
+        #[prost(bytes = "bytes", tag = "1")]
+        Stdin(Bytes),
+        /// To its terminal.
+        #[prost(bytes = "bytes", tag = "2")]
+        Pty(Bytes),
+    }
+}
+
+oneof_json! {
+    ProcessInput as RawInput { input: process_input::Input {
+        #[serde(with = "json::opt_bytes")]
+        stdin: Stdin(Bytes),
+        #[serde(with = "json::opt_bytes")]
+        pty: Pty(Bytes),
+    } }
+}
+
+/// Sends input once.
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SendInputRequest {
+    /// To which process.
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessSelector>,
+    /// The bytes.
+    #[prost(message, optional, tag = "2")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<ProcessInput>,
+}
+
+/// The input was written.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message, Serialize, Deserialize)]
+pub struct SendInputResponse {}
+
+/// One message of a stream of input; the first names the process.
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
+#[serde(try_from = "RawStreamInput", into = "RawStreamInput")]
+pub struct StreamInputRequest {
+    /// What it carries.
+    #[prost(oneof = "stream_input_request::Event", tags = "1, 2, 3")]
+    pub event: Option<stream_input_request::Event>,
+}
+
+/// The oneof of [`StreamInputRequest`].
+pub mod stream_input_request {
+    use super::{StreamInputData, StreamInputStart};
+
+    /// What a message of a stream of input carries.
+    #[derive(Clone, PartialEq, prost::Oneof)]
+    pub enum Event {
+        /// The process; the first message.
+        #[prost(message, tag = "1")]
+        Start(StreamInputStart),
+        /// Bytes for it.
+        #[prost(message, tag = "2")]
+        Data(StreamInputData),
+        /// Nothing; keeps the stream from being taken for dead.
+        #[prost(message, tag = "3")]
+        Keepalive(super::KeepAlive),
+    }
+}
+
+oneof_json! {
+    StreamInputRequest as RawStreamInput { event: stream_input_request::Event {
+        start: Start(StreamInputStart),
+        data: Data(StreamInputData),
+        keepalive: Keepalive(KeepAlive),
+    } }
+}
+
+/// Names the process of a stream of input.
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StreamInputStart {
+    /// Which process.
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessSelector>,
+}
+
+/// Bytes of a stream of input.
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StreamInputData {
+    /// The bytes. Field 2, as in envd's descriptor.
+    #[prost(message, optional, tag = "2")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<ProcessInput>,
+}
+
+/// All input was written.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message, Serialize, Deserialize)]
+pub struct StreamInputResponse {}
+
+/// Sends a signal to a process (its leader alone).
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SendSignalRequest {
+    /// To which process.
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessSelector>,
+    /// The number of a [`Signal`].
+    #[prost(enumeration = "Signal", tag = "2")]
+    #[serde(
+        with = "json::Enum::<Signal>",
+        skip_serializing_if = "json::is_default"
+    )]
+    pub signal: i32,
+}
+
+/// The signals that envd's wire names; the numbers are Linux's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum Signal {
+    /// None given.
+    Unspecified = 0,
+    /// Ask it to end.
+    Sigterm = 15,
+    /// End it.
+    Sigkill = 9,
+}
+
+impl ProtoEnum for Signal {
+    const NAMES: &'static [(i32, &'static str)] = &[
+        (0, "SIGNAL_UNSPECIFIED"),
+        (15, "SIGNAL_SIGTERM"),
+        (9, "SIGNAL_SIGKILL"),
+    ];
+}
+
+/// The signal was sent.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message, Serialize, Deserialize)]
+pub struct SendSignalResponse {}
+
+/// Ends a process's standard input.
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CloseStdinRequest {
+    /// Of which process.
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessSelector>,
+}
+
+/// The standard input has ended.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message, Serialize, Deserialize)]
+pub struct CloseStdinResponse {}
