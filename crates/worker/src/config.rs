@@ -80,6 +80,11 @@ pub(crate) struct Config {
     pub(crate) listen: Vec<Listen>,
     /// The `SOCK_SEQPACKET` socket of the fd lane.
     pub(crate) lane: Option<RawFd>,
+    /// Gets one byte, and is closed, once every listener accepts.
+    pub(crate) ready: Option<RawFd>,
+    /// The sandbox's `memory.events` (cgroup v2) or `memory.oom_control` (v1), to be read from
+    /// offset 0: its line `oom_kill N` counts the processes that the memory limit has killed.
+    pub(crate) memory_events: Option<RawFd>,
     /// Always readable and writable; the default directory of v1 commands.
     pub(crate) workspace: PathBuf,
     /// Extra roots. `None`: no root was given and file calls of the envd wire see every path.
@@ -166,6 +171,8 @@ impl Config {
         Ok(Self {
             listen,
             lane: typed.lane,
+            ready: typed.ready,
+            memory_events: typed.memory_events,
             workspace: workspace.unwrap_or_else(|| PathBuf::from("/workspace")),
             roots: Some(roots).filter(|roots| *roots != Roots::default()),
             user,
@@ -193,6 +200,8 @@ impl Config {
 struct Arguments {
     listen: Vec<Listen>,
     lane: Option<RawFd>,
+    ready: Option<RawFd>,
+    memory_events: Option<RawFd>,
     workspace: Option<PathBuf>,
     read_roots: Vec<PathBuf>,
     write_roots: Vec<PathBuf>,
@@ -226,12 +235,17 @@ impl Arguments {
                     // SPEC...: every word up to the next option.
                     typed.listen.push(Listen::parse(&value()?)?);
                 }
-                "--lane" => {
+                "--lane" | "--ready" | "--memory-events" => {
                     let fd = value()?
                         .to_str()
                         .and_then(|fd| fd.parse().ok())
                         .filter(|fd| *fd > 2);
-                    typed.lane = Some(fd.ok_or_else(invalid)?);
+                    let fd = Some(fd.ok_or_else(invalid)?);
+                    match name.as_str() {
+                        "--lane" => typed.lane = fd,
+                        "--ready" => typed.ready = fd,
+                        _ => typed.memory_events = fd,
+                    }
                 }
                 "--workspace" => typed.workspace = Some(absolute(value()?).ok_or_else(invalid)?),
                 "--read-root" => typed

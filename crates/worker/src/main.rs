@@ -4,6 +4,7 @@ mod auth;
 mod config;
 mod files;
 mod http;
+mod janitor;
 mod process;
 mod router;
 mod rpc;
@@ -11,4 +12,12 @@ mod user;
 mod v1;
 mod worker;
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|word| word == "janitor") {
+        return match janitor::run(std::io::stdin().lock()) {
+            Ok(()) => std::process::ExitCode::SUCCESS,
+            Err(_) => std::process::ExitCode::FAILURE,
+        };
+    }
+    std::process::ExitCode::SUCCESS
+}
