@@ -42,7 +42,7 @@ pub(super) fn create(document: &Value, reasons: &mut Vec<String>) {
     allowed_hosts(document.get("egress"), "egress", reasons);
     let given = |name: &str| document.get(name).is_some_and(|value| !value.is_null());
     if let Some(path) = document.get("workingDirectory").and_then(Value::as_str)
-        && !(path.starts_with('/') && !path.contains('\0'))
+        && (!path.starts_with('/') || path.contains('\0'))
     {
         reasons.push("`workingDirectory`: is no absolute path".to_owned());
     }

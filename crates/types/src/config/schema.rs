@@ -78,7 +78,7 @@ impl<'a> Walk<'a> {
         }
         if let Some(listed) = self.listed(schema) {
             if !listed.contains(&value) {
-                let listed = listed.into_iter().map(show).collect::<Vec<_>>().join(", ");
+                let listed = listed.into_iter().map(plain).collect::<Vec<_>>().join(", ");
                 let found = match value {
                     Value::String(_) => format!("{} is unknown", show(value)),
                     other => format!("expects a string, found {}", kind(other)),
@@ -204,7 +204,7 @@ impl<'a> Walk<'a> {
             .iter()
             .flat_map(|branch| self.tag_values(branch, tag))
             .collect();
-        let there = || all.iter().map(show).collect::<Vec<_>>().join(", ");
+        let there = || all.iter().map(plain).collect::<Vec<_>>().join(", ");
         let chosen = match map.get(tag) {
             Some(named) => branches
                 .iter()
@@ -383,7 +383,9 @@ fn kind(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::Bool(_) => "true or false".to_owned(),
-        Value::Number(number) if number.is_f64() => "a fraction".to_owned(),
+        Value::Number(number) if number.is_f64() => {
+            "a number with a fraction or exponent".to_owned()
+        }
         Value::Number(_) => "a number".to_owned(),
         Value::String(_) => "a string".to_owned(),
         Value::Array(_) => "a list".to_owned(),
@@ -394,11 +396,16 @@ fn kind(value: &Value) -> String {
     }
 }
 
-/// A listed value, or what stands in its place, in quotes and at most 64 characters long.
+/// What stands in place of a listed value, in quotes.
 fn show(value: &Value) -> String {
+    format!("`{}`", plain(value))
+}
+
+/// A listed value, at most 64 characters of it.
+fn plain(value: &Value) -> String {
     match value {
-        Value::String(text) => format!("`{}`", clip(text)),
-        other => format!("`{}`", clip(&other.to_string())),
+        Value::String(text) => clip(text),
+        other => clip(&other.to_string()),
     }
 }
 
