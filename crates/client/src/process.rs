@@ -138,6 +138,16 @@ impl Process {
         todo!()
     }
 
+    /// Its standard input, or the input of its terminal, apart from the handle, so that it can be
+    /// fed while [`Self::next`] is awaited: a command that prints before it has read everything
+    /// would block for ever otherwise. `None` when there is none or it was taken; [`Self::write`]
+    /// and [`Self::close_stdin`] then fail with `invalid_argument`.
+    ///
+    /// The command line feeds every command this way.
+    pub fn take_stdin(&mut self) -> Option<Stdin> {
+        todo!()
+    }
+
     /// Ends its standard input. Idempotent.
     ///
     /// # Errors
@@ -187,6 +197,38 @@ impl Process {
     ///
     /// As dropping the process.
     pub async fn wait(self) -> Result<ExecOutput> {
+        todo!()
+    }
+}
+
+/// The standard input of a command, or the input of its terminal. Dropping it ends the input, as
+/// [`Self::close`] does.
+#[derive(Debug)]
+pub struct Stdin {
+    _private: (),
+}
+
+impl Stdin {
+    /// Writes all of `bytes`; waits while the command does not read.
+    ///
+    /// # Errors
+    ///
+    /// `not_found` once nobody reads any more.
+    ///
+    /// # Cancel safety
+    ///
+    /// A part may have been written.
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let _ = bytes;
+        todo!()
+    }
+
+    /// Ends the input once everything is written. On a terminal it does nothing.
+    ///
+    /// # Errors
+    ///
+    /// `sandbox_lost`.
+    pub async fn close(self) -> Result<()> {
         todo!()
     }
 }
