@@ -4,7 +4,8 @@
 //! also in a project that merely depends on this crate.
 #![expect(
     clippy::disallowed_methods,
-    reason = "a build script runs cargo; it is no part of the library"
+    clippy::print_stderr,
+    reason = "a build script runs cargo and prints why it fails; it is no part of the library"
 )]
 
 use std::env;
@@ -12,13 +13,24 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use sha2::{Digest, Sha256};
 
 const OVERRIDE: &str = "NAMZU_WORKER_BIN";
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(err) => {
+            // Not returned from `main`: that would print a compiler's output as one escaped line.
+            eprintln!("{err}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed={OVERRIDE}");
     println!("cargo::rerun-if-env-changed=DOCS_RS");
@@ -92,7 +104,7 @@ fn build(out: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
     if !output.status.success() {
         return Err(format!(
             "the worker did not build for {target} ({}); set {OVERRIDE}=PATH to use one built \
-             elsewhere. The command was\n  {cargo:?}\nand it said\n{}",
+             elsewhere\n\n{}",
             output.status,
             String::from_utf8_lossy(&output.stderr)
         )

@@ -8,6 +8,8 @@ mod channel;
 mod error;
 mod finding;
 mod guard;
+#[cfg(target_os = "linux")]
+pub mod janitor;
 pub mod layout;
 mod receipt;
 pub mod spawn;

@@ -196,10 +196,8 @@ mod linux {
 
         fn keep_open_at_exec(file: &File) {
             // SAFETY: no memory is passed; the descriptor is owned.
-            assert_eq!(
-                unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) },
-                0
-            );
+            let done = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) };
+            assert_eq!(done, 0);
         }
 
         #[tokio::test]
