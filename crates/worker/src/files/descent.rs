@@ -69,7 +69,7 @@ pub(crate) fn names(dir: BorrowedFd<'_>) -> rustix::io::Result<Vec<(CString, Fil
             found.push((name.to_owned(), entry.file_type()));
         }
     }
-    found.sort_unstable();
+    found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     Ok(found)
 }
 

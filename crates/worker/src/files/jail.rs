@@ -86,6 +86,11 @@ impl Jail {
         Ok(Self { roots })
     }
 
+    /// A jail of one open directory, known by its absolute path.
+    pub(crate) fn of(dir: OwnedFd, path: Vec<u8>) -> Self {
+        Self { roots: vec![Root::held(dir, path)] }
+    }
+
     /// Finds the place a path names.
     ///
     /// # Errors

@@ -36,6 +36,11 @@ impl Root {
         })
     }
 
+    /// A directory that is open already.
+    pub(super) fn held(fd: OwnedFd, path: Vec<u8>) -> Self {
+        Self { fd, writable: true, alias: path.clone(), canonical: path }
+    }
+
     /// What is left of `path` below this root, and how much of it was used.
     pub(super) fn strip<'p>(&self, path: &'p [u8]) -> Option<(&'p [u8], usize)> {
         [&self.canonical, &self.alias]

@@ -1,0 +1,117 @@
+//! Response bodies that are read with blocking calls: one chunk is read while the one before is sent.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use tokio::task::JoinHandle;
+
+use crate::http::BodyError;
+
+/// The size of a chunk, in bytes.
+pub(crate) const CHUNK: usize = 256 << 10;
+
+/// Something that yields chunks and may block.
+pub(crate) trait Source: Send + 'static {
+    /// The next chunk; `None` at the end.
+    fn next(&mut self) -> io::Result<Option<Bytes>>;
+}
+
+type Turn<S> = (S, io::Result<Option<Bytes>>);
+
+/// A body of what a source yields. Dropping it drops the source after the chunk in hand.
+#[derive(Debug)]
+pub(crate) struct SourceBody<S> {
+    turn: Option<JoinHandle<Turn<S>>>,
+    left: Option<u64>,
+}
+
+impl<S: Source> SourceBody<S> {
+    /// `length`: how many bytes the source yields, where that is known.
+    pub(crate) fn new(source: S, length: Option<u64>) -> Self {
+        Self { turn: Some(take_turn(source)), left: length }
+    }
+}
+
+fn take_turn<S: Source>(mut source: S) -> JoinHandle<Turn<S>> {
+    tokio::task::spawn_blocking(move || {
+        let chunk = source.next();
+        (source, chunk)
+    })
+}
+
+impl<S: Source> http_body::Body for SourceBody<S> {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Some(turn) = &mut self.turn else { return Poll::Ready(None) };
+        let outcome = ready!(Pin::new(turn).poll(cx));
+        self.turn = None;
+        Poll::Ready(match outcome {
+            Ok((source, Ok(Some(chunk)))) => {
+                self.turn = Some(take_turn(source));
+                if let Some(left) = &mut self.left {
+                    *left = left.saturating_sub(chunk.len() as u64);
+                }
+                Some(Ok(Frame::data(chunk)))
+            }
+            Ok((_, Ok(None))) => None,
+            Ok((_, Err(error))) => Some(Err(error.into())),
+            Err(error) => Some(Err(error.into())),
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.turn.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+/// Buffers that come back once their bytes were sent, so that a long transfer allocates a handful.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pool(Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl Pool {
+    /// An empty buffer of [`CHUNK`] bytes.
+    pub(crate) fn take(&self) -> Vec<u8> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        kept.unwrap_or_else(|| Vec::with_capacity(CHUNK))
+    }
+
+    /// The bytes of a buffer, which comes back when they are dropped.
+    pub(crate) fn lend(&self, buffer: Vec<u8>) -> Bytes {
+        Bytes::from_owner(Lent { buffer, pool: self.clone() })
+    }
+}
+
+struct Lent {
+    buffer: Vec<u8>,
+    pool: Pool,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.buffer
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        let mut kept = self.pool.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < 4 {
+            kept.push(buffer);
+        }
+    }
+}
