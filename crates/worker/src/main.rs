@@ -6,6 +6,7 @@ mod files;
 mod http;
 mod janitor;
 mod process;
+mod reaper;
 mod router;
 mod rpc;
 mod user;
@@ -13,7 +14,10 @@ mod v1;
 mod worker;
 
 fn main() -> std::process::ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|word| word == "janitor") {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == "janitor")
+    {
         return match janitor::run(std::io::stdin().lock()) {
             Ok(()) => std::process::ExitCode::SUCCESS,
             Err(_) => std::process::ExitCode::FAILURE,

@@ -1,5 +1,229 @@
-//! The commands of one worker.
+//! The commands of one worker: by pid, by tag, running and lately ended.
 
-/// Commands by pid and tag, running and lately exited.
-#[derive(Debug, Default)]
-pub(crate) struct Table {}
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use super::command::{Process, Reaped};
+use super::oom;
+use super::tree::{self, Target};
+use super::{Handle, StartError, StartSpec, start};
+use crate::config::Config;
+use crate::reaper;
+
+/// An ended command can be asked for its end this long, unless very many end.
+const KEEP: Duration = Duration::from_secs(60);
+/// No more ended commands than this are kept.
+const MOST_ENDED: usize = 8192;
+/// The output of all ended commands together; beyond it the oldest lose theirs.
+const ENDED_BYTES: usize = 4 << 20;
+
+/// By what a command is found.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Selector {
+    Pid(i32),
+    /// The latest one of this name.
+    Tag(String),
+}
+
+/// Commands by pid and tag.
+#[derive(Debug)]
+pub(crate) struct Table {
+    config: Arc<Config>,
+    shared: Arc<Shared>,
+}
+
+/// What the pumps of commands reach.
+#[derive(Debug)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// Rung when a command ends.
+    ended: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    commands: HashMap<i32, Arc<Process>>,
+    /// Leaders not reaped yet. A pid here cannot be anybody else's.
+    unreaped: HashMap<i32, Arc<Process>>,
+    /// In the order of their end.
+    ended: VecDeque<Arc<Process>>,
+    /// Those of `ended` that hold output, in the same order, and how much of it.
+    holding: VecDeque<(Arc<Process>, usize)>,
+    held: usize,
+    oom: oom::Watch,
+}
+
+impl Table {
+    pub(crate) fn new(config: Arc<Config>) -> Self {
+        let state = State {
+            commands: HashMap::new(),
+            unreaped: HashMap::new(),
+            ended: VecDeque::new(),
+            holding: VecDeque::new(),
+            held: 0,
+            oom: oom::Watch::new(),
+        };
+        Self {
+            config,
+            shared: Arc::new(Shared {
+                state: Mutex::new(state),
+                ended: Notify::new(),
+            }),
+        }
+    }
+
+    /// Starts a command. It runs on when the handle is dropped, unless the spec says otherwise.
+    ///
+    /// # Errors
+    /// Nothing was started then.
+    pub(crate) fn start(&self, spec: StartSpec) -> Result<Handle, StartError> {
+        let mut starting = start::start(&self.config, spec)?;
+        let pump = starting.pump(Arc::clone(&self.shared));
+        let process = Arc::clone(&starting.handle.process);
+        {
+            // No await lies between the start and this, so the exit cannot have been reaped yet.
+            let mut state = self.shared.state();
+            state.commands.insert(process.pid, Arc::clone(&process));
+            state.unreaped.insert(process.pid, Arc::clone(&process));
+        }
+        let pump = tokio::spawn(pump);
+        *process.pump.lock().unwrap_or_else(PoisonError::into_inner) = Some(pump.abort_handle());
+        Ok(starting.handle)
+    }
+
+    /// All commands known, the ended ones among them.
+    pub(crate) fn list(&self) -> Vec<Arc<Process>> {
+        let mut all: Vec<_> = self.shared.state().commands.values().cloned().collect();
+        all.sort_by_key(|process| (process.started, process.pid));
+        all
+    }
+
+    /// The command that `selector` means.
+    pub(crate) fn find(&self, selector: &Selector) -> Option<Arc<Process>> {
+        match selector {
+            Selector::Pid(pid) => self.shared.state().commands.get(pid).cloned(),
+            Selector::Tag(tag) => self
+                .list()
+                .into_iter()
+                .rfind(|process| process.description.tag.as_ref() == Some(tag)),
+        }
+    }
+
+    /// Whether any command runs.
+    pub(crate) fn is_busy(&self) -> bool {
+        let state = self.shared.state();
+        state.commands.len() > state.ended.len()
+    }
+
+    /// Takes the exits of all children that have one, commands or adopted orphans.
+    pub(crate) fn reap(&self) {
+        while let Some(child) = reaper::next() {
+            let mut state = self.shared.state();
+            let Some(process) = state.unreaped.remove(&child.pid) else {
+                continue;
+            };
+            let killed = child.signal == Signal::KILL.as_raw();
+            let oom = killed && state.oom.struck();
+            drop(state);
+            process.set_reaped(Reaped {
+                code: child.code,
+                signal: child.signal,
+                oom,
+                user: child.user,
+                system: child.system,
+                max_rss: child.max_rss,
+                at: Instant::now(),
+            });
+        }
+    }
+
+    /// Kills everything below the worker; returns how many were hit.
+    pub(crate) fn kill_everything(&self) -> usize {
+        tree::kill(Target::Everything)
+    }
+
+    /// Forgets ended commands in time. Never returns.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub(crate) async fn forget_ended(&self) {
+        loop {
+            let next = self.shared.state().forget(Instant::now());
+            match next {
+                Some(when) => sleep_until(when).await,
+                None => self.shared.ended.notified().await,
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A command has told its end.
+    pub(super) fn retire(&self, process: &Arc<Process>) {
+        let mut state = self.state();
+        state.ended.push_back(Arc::clone(process));
+        let held = process.state().log.held();
+        if held > 0 {
+            state.holding.push_back((Arc::clone(process), held));
+            state.held += held;
+        }
+        while state.held > ENDED_BYTES {
+            state.empty_oldest();
+        }
+        while state.ended.len() > MOST_ENDED {
+            state.forget_oldest();
+        }
+        drop(state);
+        self.ended.notify_one();
+    }
+}
+
+impl State {
+    /// Forgets what is due, and says when something will be.
+    fn forget(&mut self, now: Instant) -> Option<Instant> {
+        loop {
+            let oldest = self.ended.front()?.state().ended_at? + KEEP;
+            if oldest > now {
+                return Some(oldest);
+            }
+            self.forget_oldest();
+        }
+    }
+
+    fn empty_oldest(&mut self) {
+        if let Some((process, held)) = self.holding.pop_front() {
+            self.held -= held;
+            process.state().forget_output();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some(process) = self.ended.pop_front() else {
+            return;
+        };
+        if self
+            .holding
+            .front()
+            .is_some_and(|(holding, _)| Arc::ptr_eq(holding, &process))
+        {
+            self.empty_oldest();
+        }
+        // The number may be a newer command's by now.
+        if self
+            .commands
+            .get(&process.pid)
+            .is_some_and(|known| Arc::ptr_eq(known, &process))
+        {
+            self.commands.remove(&process.pid);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Finding and killing every process of a command, wherever it hid.
+//!
+//! A process belongs to a command when it descends from its leader, or is in its session or
+//! group, or carries its cookie, or descends from one that does. A process that drops the cookie
+//! from its environment *and* leaves the session *and* outlives its parents is out of reach here;
+//! the end of the worker still reaches it ([`Target::Everything`]).
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
+
+use super::environment::COOKIE;
+
+/// Which processes are meant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target<'a> {
+    /// The tree of one command.
+    Command {
+        /// Its leader, whose pid is also its session and group.
+        leader: i32,
+        /// The value of its cookie.
+        cookie: &'a str,
+    },
+    /// Every process below the worker; every process there is when the worker is PID 1.
+    Everything,
+}
+
+/// A fork bomb gets this many rounds, and this long, to be stopped in; then it is killed as found.
+const ROUNDS: usize = 64;
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Sends SIGKILL to all of `target` until none is left, and returns how many were hit.
+pub(crate) fn kill(target: Target<'_>) -> usize {
+    if !proc_is_ours() {
+        return signal_group(target, Signal::KILL);
+    }
+    let since = Instant::now();
+    let mut hit = HashSet::new();
+    for _ in 0..ROUNDS {
+        // Stopped processes cannot fork: when a scan finds nobody new, everybody is held.
+        let mut stopped = HashSet::new();
+        for _ in 0..ROUNDS {
+            let found = members(target);
+            let fresh: Vec<i32> = found
+                .into_iter()
+                .filter(|pid| stopped.insert(*pid))
+                .collect();
+            // One process cannot fork behind the scan: it is stopped, or it is gone.
+            for pid in &fresh {
+                send(*pid, Signal::STOP);
+            }
+            if fresh.is_empty() || since.elapsed() > PATIENCE {
+                break;
+            }
+        }
+        if stopped.is_empty() {
+            break;
+        }
+        for pid in stopped {
+            send(pid, Signal::KILL);
+            hit.insert(pid);
+        }
+        if since.elapsed() > 2 * PATIENCE {
+            break;
+        }
+    }
+    hit.len()
+}
+
+/// Sends `signal` once to all of `target`, and returns how many were hit.
+pub(crate) fn signal(target: Target<'_>, signal: Signal) -> usize {
+    if !proc_is_ours() {
+        return signal_group(target, signal);
+    }
+    let found = members(target);
+    found.iter().filter(|pid| send(**pid, signal)).count()
+}
+
+fn send(pid: i32, signal: Signal) -> bool {
+    Pid::from_raw(pid).is_some_and(|pid| kill_process(pid, signal).is_ok())
+}
+
+/// Without a `/proc` of our own pid namespace, a number found there may be anybody's.
+fn proc_is_ours() -> bool {
+    let own = fs::read_link("/proc/self").ok();
+    own.is_some_and(|own| own.as_os_str() == getpid().as_raw_nonzero().to_string().as_str())
+}
+
+fn signal_group(target: Target<'_>, signal: Signal) -> usize {
+    match target {
+        Target::Command { leader, .. } => usize::from(
+            Pid::from_raw(leader).is_some_and(|group| kill_process_group(group, signal).is_ok()),
+        ),
+        // "Group 1" is kill(-1), everything we may signal: right for PID 1 alone.
+        Target::Everything if getpid().is_init() => {
+            usize::from(kill_process_group(Pid::INIT, signal).is_ok())
+        }
+        Target::Everything => 0,
+    }
+}
+
+struct Stat {
+    pid: i32,
+    parent: i32,
+    group: i32,
+    session: i32,
+}
+
+/// The living processes of `target`, never the worker itself and never PID 1.
+fn members(target: Target<'_>) -> Vec<i32> {
+    let own = getpid().as_raw_nonzero().get();
+    let all = scan();
+    let mut found: HashSet<i32> = match target {
+        Target::Everything if own == 1 => all.iter().map(|stat| stat.pid).collect(),
+        Target::Everything => all
+            .iter()
+            .filter(|stat| stat.parent == own)
+            .map(|stat| stat.pid)
+            .collect(),
+        Target::Command { leader, cookie } => all
+            .iter()
+            .filter(|stat| {
+                stat.pid == leader
+                    || stat.group == leader
+                    || stat.session == leader
+                    || carries(stat.pid, cookie)
+            })
+            .map(|stat| stat.pid)
+            .collect(),
+    };
+    found.remove(&own);
+    loop {
+        let below = all
+            .iter()
+            .filter(|stat| found.contains(&stat.parent))
+            .map(|stat| stat.pid);
+        let grown: Vec<i32> = below
+            .filter(|pid| !found.contains(pid) && *pid != own)
+            .collect();
+        if grown.is_empty() {
+            break;
+        }
+        found.extend(grown);
+    }
+    found.remove(&1);
+    found.into_iter().collect()
+}
+
+fn scan() -> Vec<Stat> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let pids = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(|pid: i32| parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?))
+        .collect()
+}
+
+/// `pid (comm) state ppid pgrp session …`; `comm` may hold anything, also parentheses.
+fn parse(pid: i32, stat: &[u8]) -> Option<Stat> {
+    let after = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    let rest = std::str::from_utf8(stat.get(after..)?).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next()?;
+    let mut number = || fields.next()?.parse().ok();
+    let stat = Stat {
+        pid,
+        parent: number()?,
+        group: number()?,
+        session: number()?,
+    };
+    // A process whose first thread has ended looks like a zombie while the others run on.
+    let threads: u64 = fields.nth(13)?.parse().ok()?;
+    let dead = state == "X" || (state == "Z" && threads <= 1);
+    (!dead).then_some(stat)
+}
+
+fn carries(pid: i32, cookie: &str) -> bool {
+    let wanted = format!("{COOKIE}={cookie}");
+    let block = environment(&format!("/proc/{pid}/environ"));
+    if !block.is_empty() {
+        return holds(&block, &wanted);
+    }
+    // The first thread may have ended and left the memory to the others.
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return false;
+    };
+    threads
+        .flatten()
+        .filter_map(|thread| {
+            thread
+                .path()
+                .join("environ")
+                .into_os_string()
+                .into_string()
+                .ok()
+        })
+        .any(|path| holds(&environment(&path), &wanted))
+}
+
+fn holds(block: &[u8], wanted: &str) -> bool {
+    block
+        .split(|byte| *byte == 0)
+        .any(|variable| variable == wanted.as_bytes())
+}
+
+fn environment(path: &str) -> Vec<u8> {
+    let mut block = Vec::new();
+    if let Ok(file) = fs::File::open(path) {
+        // A partial block is looked at all the same.
+        let _ = file.take(256 * 1024).read_to_end(&mut block);
+    }
+    block
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_full_of_parentheses_hides_nothing() {
+        let stat = parse(7, b"7 (a) Z 1 (b)) S 3 4 5 0 -1 0 0 0 0 0 0 0 0 0 0 0 1 0").unwrap();
+        assert_eq!(
+            (stat.pid, stat.parent, stat.group, stat.session),
+            (7, 3, 4, 5)
+        );
+    }
+
+    #[test]
+    fn zombies_and_garbage_are_nobody() {
+        assert!(parse(7, b"7 (a) Z 3 4 5 0 -1 0 0 0 0 0 0 0 0 0 0 0 1 0").is_none());
+        assert!(parse(7, b"7 (a) Z 3 4 5 0 -1 0 0 0 0 0 0 0 0 0 0 0 2 0").is_some());
+        assert!(parse(7, b"7 (a) S 3").is_none());
+        assert!(parse(7, b"").is_none());
+        assert!(parse(7, b"7 (a)\xff\xff 1 2 3").is_none());
+    }
+
+    #[test]
+    fn the_scan_sees_this_process_and_never_returns_it() {
+        let own = getpid().as_raw_nonzero().get();
+        assert!(scan().iter().any(|stat| stat.pid == own));
+        assert!(
+            !members(Target::Command {
+                leader: own,
+                cookie: "none"
+            })
+            .contains(&own)
+        );
+    }
+}
