@@ -384,9 +384,9 @@ pub struct FilesystemEvent {
     )]
     pub r#type: i32,
     /// The entry, if it was asked for and is still there.
-    #[prost(message, optional, tag = "3")]
+    #[prost(message, optional, boxed, tag = "3")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub entry: Option<EntryInfo>,
+    pub entry: Option<Box<EntryInfo>>,
 }
 
 /// Names a new watcher.

@@ -294,6 +294,26 @@ impl<T: Integer> Visitor<'_> for IntVisitor<T> {
     }
 }
 
+/// Any JSON number as an unsigned one: negative as 0, fractions rounded up, too large as the
+/// largest; so that a value out of range is refused by who knows the range.
+pub(crate) fn saturating<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<u64>, D::Error> {
+    let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else {
+        return Ok(None);
+    };
+    if let Some(whole) = number.as_u64() {
+        return Ok(Some(whole));
+    }
+    let float = number.as_f64().unwrap_or_default();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "saturation is what is wanted, and what `as` does from floats"
+    )]
+    Ok(Some(float.ceil() as u64))
+}
+
 /// An enum that JSON names and proto numbers.
 pub(crate) trait ProtoEnum {
     /// Number and JSON name of every value.

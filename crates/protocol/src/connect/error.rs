@@ -1,7 +1,9 @@
 //! The JSON of failures: the body of a unary error and the last envelope of a stream.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
+use serde::de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Code;
@@ -37,10 +39,61 @@ fn write_code<S: Serializer>(code: &Code, serializer: S) -> Result<S::Ok, S::Err
 }
 
 fn read_code<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Code, D::Error> {
-    let text = Option::<String>::deserialize(deserializer)?;
-    Ok(text
-        .and_then(|text| text.parse().ok())
+    Ok(LenientCode::deserialize(deserializer)?
+        .0
         .unwrap_or(Code::Unknown))
+}
+
+/// A code, or anything else: envd's HTTP errors have a number in its place.
+#[derive(Default)]
+struct LenientCode(Option<Code>);
+
+impl<'de> Deserialize<'de> for LenientCode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(LenientVisitor).map(Self)
+    }
+}
+
+struct LenientVisitor;
+
+impl<'de> Visitor<'de> for LenientVisitor {
+    type Value = Option<Code>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an error code")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(text.parse().ok())
+    }
+
+    fn visit_u64<E: de::Error>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_i64<E: de::Error>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_f64<E: de::Error>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_bool<E: de::Error>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Self::Value, A::Error> {
+        IgnoredAny.visit_seq(seq).map(|_| None)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        IgnoredAny.visit_map(map).map(|_| None)
+    }
 }
 
 impl ErrorBody {
@@ -62,19 +115,21 @@ impl ErrorBody {
     /// gives the code that the status implies and no words.
     #[must_use]
     pub fn from_response(status: u16, body: &[u8]) -> Self {
-        #[derive(Deserialize)]
-        struct HasCode {
-            code: String,
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Lenient {
+            code: LenientCode,
+            #[serde(deserialize_with = "json::or_default")]
+            message: String,
         }
-        let implied = Code::from_http_status(status);
-        let code = serde_json::from_slice::<HasCode>(body)
-            .ok()
-            .and_then(|body| body.code.parse().ok())
-            .unwrap_or(implied);
-        let message = serde_json::from_slice::<Self>(body)
-            .map(|body| body.message)
-            .unwrap_or_default();
-        Self { code, message }
+        let body: Lenient = serde_json::from_slice(body).unwrap_or_default();
+        Self {
+            code: body
+                .code
+                .0
+                .unwrap_or_else(|| Code::from_http_status(status)),
+            message: body.message,
+        }
     }
 }
 

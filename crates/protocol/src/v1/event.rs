@@ -6,7 +6,7 @@ use crate::json;
 
 /// One event of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type", rename_all = "snake_case", try_from = "RawEvent")]
 pub enum Event {
     /// It wrote to standard output.
     StdoutDelta {
@@ -28,36 +28,79 @@ pub enum Event {
 }
 
 /// How a command ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecuteResult {
     /// Its exit code; 128 + the signal's number when a signal ended it. A peer that gives none
     /// (`null`) reads as -1.
-    #[serde(deserialize_with = "exit_code", default = "no_exit_code")]
     pub exit_code: i32,
     /// Its deadline ended it.
-    #[serde(default)]
     pub timed_out: bool,
     /// Milliseconds from start to end.
-    #[serde(default)]
     pub duration_ms: u64,
     /// Standard output had more bytes than were kept.
-    #[serde(default)]
     pub stdout_truncated: bool,
     /// Standard error had more bytes than were kept.
-    #[serde(default)]
     pub stderr_truncated: bool,
     /// Ours: number of the signal that ended it. Other peers neither send nor read it.
-    #[serde(default, skip_serializing_if = "json::is_default")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
 }
 
-fn exit_code<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_else(no_exit_code))
+/// All fields of all events. Read into this rather than by serde's own tagging, which would first
+/// make a tree of the whole object, many times the size of its text.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawEvent {
+    r#type: Kind,
+    data: Option<String>,
+    error: Option<String>,
+    exit_code: Option<i32>,
+    #[serde(default)]
+    timed_out: bool,
+    #[serde(default, deserialize_with = "json::saturating")]
+    duration_ms: Option<u64>,
+    #[serde(default)]
+    stdout_truncated: bool,
+    #[serde(default)]
+    stderr_truncated: bool,
+    signal: Option<i32>,
 }
 
-const fn no_exit_code() -> i32 {
-    -1
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    StdoutDelta,
+    StderrDelta,
+    Result,
+    Error,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the event has no `{0}`")]
+struct Missing(&'static str);
+
+impl TryFrom<RawEvent> for Event {
+    type Error = Missing;
+
+    fn try_from(raw: RawEvent) -> Result<Self, Missing> {
+        let data = raw.data.ok_or(Missing("data"));
+        Ok(match raw.r#type {
+            Kind::StdoutDelta => Self::StdoutDelta { data: data? },
+            Kind::StderrDelta => Self::StderrDelta { data: data? },
+            Kind::Result => Self::Result(ExecuteResult {
+                exit_code: raw.exit_code.unwrap_or(-1),
+                timed_out: raw.timed_out,
+                duration_ms: raw.duration_ms.unwrap_or_default(),
+                stdout_truncated: raw.stdout_truncated,
+                stderr_truncated: raw.stderr_truncated,
+                signal: raw.signal,
+            }),
+            Kind::Error => Self::Error {
+                error: raw.error.ok_or(Missing("error"))?,
+            },
+        })
+    }
 }
 
 impl Event {

@@ -6,6 +6,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 
 use super::Encoding;
+use crate::json;
 
 /// Runs a command: an executable, not a shell line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,11 +27,20 @@ pub struct ExecuteRequest {
     /// Text for its standard input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
-    /// Milliseconds it may run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Milliseconds it may run. A negative number reads as 0, which no worker accepts; one that is
+    /// not whole is rounded up.
+    #[serde(
+        default,
+        deserialize_with = "json::saturating",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub timeout_ms: Option<u64>,
     /// Bytes kept of each output stream.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "json::saturating",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub max_output_bytes: Option<u64>,
 }
 
