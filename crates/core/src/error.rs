@@ -4,7 +4,6 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use namzu_types::{ConfigError, ErrorCode, Phase};
-use serde::{Deserialize, Serialize};
 
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -177,52 +176,5 @@ impl fmt::Display for Chain<'_> {
             next = err.source();
         }
         Ok(())
-    }
-}
-
-/// An error as a plain value: safe through JSON and any process boundary.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SerializedSandboxError {
-    /// The class, as the TypeScript package names it, e.g. `SandboxBackendNotImplementedError`.
-    pub name: String,
-    /// The message.
-    pub message: String,
-    /// The stable code.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code: Option<String>,
-    /// Every violation.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reasons: Vec<String>,
-    /// What a person can do about it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
-    /// The cause, in the same shape.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cause: Option<Box<Self>>,
-}
-
-/// Turns an error and its cause chain into plain values. Ends on a chain that loops.
-#[must_use]
-pub fn serialize_sandbox_error(err: &(dyn StdError + 'static)) -> SerializedSandboxError {
-    // To be completed: see the error envelope in docs.
-    let (name, code, reasons, hint) = match err.downcast_ref::<Error>() {
-        Some(e) => (
-            "SandboxError".to_owned(),
-            Some(e.code().as_str().to_owned()),
-            e.reasons().to_vec(),
-            e.hint().map(str::to_owned),
-        ),
-        None => ("Error".to_owned(), None, Vec::new(), None),
-    };
-    SerializedSandboxError {
-        name,
-        message: err.to_string(),
-        code,
-        reasons,
-        hint,
-        cause: err
-            .source()
-            .map(|cause| Box::new(serialize_sandbox_error(cause))),
     }
 }

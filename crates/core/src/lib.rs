@@ -5,6 +5,7 @@
 
 mod backend;
 mod channel;
+mod envelope;
 mod error;
 mod finding;
 mod guard;
@@ -12,6 +13,7 @@ mod guard;
 pub mod janitor;
 pub mod layout;
 mod receipt;
+pub mod source;
 pub mod spawn;
 
 pub use namzu_types as types;
@@ -19,7 +21,8 @@ pub use namzu_types::{ErrorCode, Phase};
 
 pub use crate::backend::{Backend, Launched, Teardown};
 pub use crate::channel::{Channel, Duplex, DuplexChannel, HttpChannel};
-pub use crate::error::{Chain, Error, Result, SerializedSandboxError, serialize_sandbox_error};
+pub use crate::envelope::{SerializedSandboxError, serialize_sandbox_error};
+pub use crate::error::{Chain, Error, Result};
 pub use crate::finding::{Finding, Verdict};
 pub use crate::guard::{Guarded, refusals};
-pub use crate::receipt::Receipt;
+pub use crate::receipt::{IsolationReport, Receipt, SandboxEnvironment};
