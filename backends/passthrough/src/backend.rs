@@ -241,6 +241,11 @@ impl Private {
         self.care.release();
         Ok(())
     }
+
+    fn abandon(self) {
+        let _ = self.dir.keep();
+        self.care.remove();
+    }
 }
 
 #[derive(Debug)]
@@ -295,8 +300,8 @@ impl Teardown for Running {
     fn kill(&mut self) {
         self.signal(Signal::TERM);
         if let Some(private) = self.private.take() {
-            // What a command that is still ending writes meanwhile is left to the janitor.
-            let _ = private.remove();
+            // Commands may still be ending, and removing a large tree takes its time.
+            private.abandon();
         }
     }
 

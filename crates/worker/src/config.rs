@@ -18,6 +18,8 @@ pub(crate) const PREFIX: &str = "NAMZU_SANDBOX_";
 pub(crate) enum Listen {
     /// One inherited stream; private.
     Fd(RawFd),
+    /// An inherited unix socket that already listens. Others can reach it.
+    Listener(RawFd),
     /// A unix socket, mode 0600.
     Unix(PathBuf),
     /// A TCP address.
@@ -50,6 +52,10 @@ impl Listen {
         match kind {
             "fd" => match rest.parse::<RawFd>() {
                 Ok(fd) if fd > 2 => Ok(Self::Fd(fd)),
+                _ => Err(invalid()),
+            },
+            "listener" => match rest.parse::<RawFd>() {
+                Ok(fd) if fd > 2 => Ok(Self::Listener(fd)),
                 _ => Err(invalid()),
             },
             "tcp" => rest

@@ -1,4 +1,5 @@
-//! `namzu-worker janitor`: removes what a dead host process cannot remove itself.
+//! `namzu-worker janitor`: removes what a host process cannot remove itself: because it is dead, or
+//! must not wait.
 //!
 //! It runs on the host, outside every sandbox, and only ever sees what its host process writes.
 
@@ -43,6 +44,13 @@ fn read(input: impl Read) -> Vec<PathBuf> {
             match sign {
                 b'+' if path.is_absolute() => left.push(path.to_owned()),
                 b'-' => left.retain(|kept| kept != path),
+                b'!' if path.is_absolute() => {
+                    left.retain(|kept| kept != path);
+                    if remove(path).is_err() {
+                        // Perhaps later.
+                        left.push(path.to_owned());
+                    }
+                }
                 _ => {}
             }
         }
@@ -114,6 +122,16 @@ mod tests {
         assert!(kept.exists());
         assert!(!gone.exists());
         assert_eq!(fs::read(outside.join("file")).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn what_is_to_go_at_once_goes_before_the_input_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let gone = dir.path().join("gone");
+        fs::create_dir(&gone).unwrap();
+        let input = format!("+{0}\0!{0}\0", gone.display());
+        assert_eq!(read(input.as_bytes()), Vec::<PathBuf>::new());
+        assert!(!gone.exists());
     }
 
     #[test]
