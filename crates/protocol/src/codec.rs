@@ -61,8 +61,7 @@ impl Codec {
     pub fn decode<M: WireMessage>(self, message: Bytes) -> Result<M, DecodeError> {
         match self {
             Self::Json if message.is_empty() => Ok(M::default()),
-            Self::Json => serde_json::from_slice(&message)
-                .map_err(|error| DecodeError::Json(error.to_string())),
+            Self::Json => crate::body::read(&message),
             Self::Proto if !crate::list::fits(&message) => Err(DecodeError::ListTooLong),
             Self::Proto => {
                 M::decode(message).map_err(|error| DecodeError::Proto(error.to_string()))

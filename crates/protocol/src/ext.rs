@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::lane::{LaneError, LaneMessage, STDERR, STDIN, STDOUT};
 pub use self::oldest::{InvalidOldest, format_oldest, parse_oldest};
+pub use crate::body::{from_json, to_json};
 pub use crate::connect::ErrorBody;
 
 /// Path of the description of the worker.
@@ -81,34 +82,3 @@ pub struct Reach {
     /// The port; 0 in a request lets the worker choose.
     pub port: u16,
 }
-
-/// Writes one of the JSON bodies of this module.
-#[must_use]
-pub fn to_json<T: ExtBody>(body: &T) -> Vec<u8> {
-    serde_json::to_vec(body).expect("strings and numbers are always writable")
-}
-
-/// Reads one of the JSON bodies of this module.
-///
-/// # Errors
-///
-/// [`DecodeError::Json`](crate::DecodeError::Json) when it is not of that shape.
-pub fn from_json<T: ExtBody>(body: &[u8]) -> Result<T, crate::DecodeError> {
-    serde_json::from_slice(body).map_err(|error| crate::DecodeError::Json(error.to_string()))
-}
-
-mod sealed {
-    pub trait Sealed {}
-}
-
-/// A JSON body of ext/v1. Sealed: it is known to be writable.
-pub trait ExtBody: Serialize + serde::de::DeserializeOwned + sealed::Sealed {}
-
-macro_rules! bodies {
-    ($($body:ident)*) => {$(
-        impl sealed::Sealed for $body {}
-        impl ExtBody for $body {}
-    )*};
-}
-
-bodies! { Info KillRequest KillResponse Reach ErrorBody }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::{body, json};
+
 /// A failure of an HTTP endpoint of envd; `code` is the status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("HTTP {code}: {message}")]
@@ -25,16 +27,20 @@ impl HttpError {
     /// The body.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("strings are always writable")
+        body::to_json(self)
     }
 
     /// Reads the body of an answer. The status counts, not what the body repeats of it; a body that
     /// is no such JSON gives no words.
     #[must_use]
     pub fn from_response(status: u16, body: &[u8]) -> Self {
-        let message = serde_json::from_slice::<Self>(body)
-            .map(|error| error.message)
-            .unwrap_or_default();
-        Self::new(status, message)
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Words {
+            #[serde(deserialize_with = "json::or_default")]
+            message: String,
+        }
+        let words: Words = body::read(body).unwrap_or_default();
+        Self::new(status, words.message)
     }
 }

@@ -21,6 +21,7 @@ pub mod query;
 pub mod signature;
 pub mod v1;
 
+mod body;
 mod codec;
 mod json;
 mod list;
@@ -29,6 +30,7 @@ mod timestamp;
 
 pub use bytes::Bytes;
 
+pub use crate::body::{JsonBody, from_json, to_json};
 pub use crate::codec::{Codec, DecodeError, WireMessage};
 pub use crate::list::MAX_LIST_ITEMS;
 pub use crate::timestamp::Timestamp;

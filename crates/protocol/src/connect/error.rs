@@ -7,8 +7,7 @@ use serde::de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Code;
-use crate::DecodeError;
-use crate::json;
+use crate::{DecodeError, body, json};
 
 /// Why a call failed, as its peer says. Always JSON, whatever the codec of the call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -108,7 +107,7 @@ impl ErrorBody {
     /// The body of a failed unary call; its status is [`Code::http_status`].
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("strings are always writable")
+        body::to_json(self)
     }
 
     /// Reads the body of a failed unary call. A body that is no such JSON (a proxy's page, say)
@@ -122,7 +121,7 @@ impl ErrorBody {
             #[serde(deserialize_with = "json::or_default")]
             message: String,
         }
-        let body: Lenient = serde_json::from_slice(body).unwrap_or_default();
+        let body: Lenient = body::read(body).unwrap_or_default();
         Self {
             code: body
                 .code
@@ -182,7 +181,7 @@ impl EndStream {
     /// The JSON of the envelope.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("strings are always writable")
+        body::to_json(self)
     }
 
     /// Reads the JSON of the envelope.
@@ -191,6 +190,6 @@ impl EndStream {
     ///
     /// [`DecodeError::Json`] when it is not an object of that shape.
     pub fn from_json(json: &[u8]) -> Result<Self, DecodeError> {
-        serde_json::from_slice(json).map_err(|error| DecodeError::Json(error.to_string()))
+        body::from_json(json)
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::json;
+use crate::{body, json};
 
 /// One event of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,7 +107,7 @@ impl Event {
     /// Its JSON, without a line feed.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("strings and numbers are always writable")
+        body::to_json(self)
     }
 
     /// Reads the JSON of an event.
@@ -116,7 +116,7 @@ impl Event {
     ///
     /// [`DecodeError::Json`](crate::DecodeError::Json) when it is no event.
     pub fn from_json(json: &[u8]) -> Result<Self, crate::DecodeError> {
-        serde_json::from_slice(json).map_err(|error| crate::DecodeError::Json(error.to_string()))
+        body::from_json(json)
     }
 
     /// Whether nothing follows it.

@@ -6,7 +6,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 
 use super::Encoding;
-use crate::json;
+use crate::{body, json};
 
 /// Runs a command: an executable, not a shell line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,12 +186,12 @@ impl FrameRequest {
             #[serde(rename = "body")]
             _body: Option<IgnoredAny>,
         }
-        let head: Head = serde_json::from_slice(payload)
-            .map_err(|error| FrameRequestError::Malformed(error.to_string()))?;
+        let head: Head =
+            body::read(payload).map_err(|error| FrameRequestError::Malformed(error.to_string()))?;
         match head.op.as_str() {
-            "execute" => body(payload, true).map(Self::Execute),
-            "read-file" => body(payload, false).map(Self::ReadFile),
-            "write-file" => body(payload, false).map(Self::WriteFile),
+            "execute" => read_body(payload, true).map(Self::Execute),
+            "read-file" => read_body(payload, false).map(Self::ReadFile),
+            "write-file" => read_body(payload, false).map(Self::WriteFile),
             "healthz" => Ok(Self::Healthz),
             _ => Err(FrameRequestError::UnknownOp(head.op)),
         }
@@ -218,13 +218,16 @@ impl FrameRequest {
     }
 }
 
-fn body<T: DeserializeOwned>(payload: &[u8], is_execute: bool) -> Result<T, FrameRequestError> {
+fn read_body<T: DeserializeOwned>(
+    payload: &[u8],
+    is_execute: bool,
+) -> Result<T, FrameRequestError> {
     #[derive(Deserialize)]
     struct Whole<T> {
         body: T,
     }
     // The payload is read twice rather than kept as a tree, which would take many times its size.
-    serde_json::from_slice::<Whole<T>>(payload)
+    body::read::<Whole<T>>(payload)
         .map(|whole| whole.body)
         .map_err(|error| FrameRequestError::InvalidBody {
             is_execute,
