@@ -1,3 +1,5 @@
+//! What a backend can hold and do, declared as a literal.
+
 use serde::Serialize;
 
 use crate::Strength;

@@ -1,3 +1,5 @@
+//! The nine things a sandbox can hold, and how firmly.
+
 use std::fmt;
 
 use schemars::JsonSchema;

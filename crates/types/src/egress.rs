@@ -1,9 +1,11 @@
+//! What may leave a sandbox.
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ValueSource;
 
-/// What may leave a sandbox. Omitted means [`EgressPolicy::DenyAll`].
+/// What may leave a sandbox. Omitted means `deny-all` on every tier that has a wall.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     tag = "kind",

@@ -1,15 +1,17 @@
+//! Error codes and phases: the part of an error that programs read.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 macro_rules! codes {
-    ($($(#[$doc:meta])* $variant:ident = $text:literal, retry: $retry:literal;)*) => {
+    ($($(#[doc = $doc:literal])* $variant:ident = $text:literal, retry: $retry:literal;)*) => {
         /// Stable, machine-readable failure classes. The text form is API: never renamed, only
         /// added to.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         #[non_exhaustive]
-        pub enum ErrorCode { $($(#[$doc])* $variant,)* }
+        pub enum ErrorCode { $($(#[doc = $doc])* $variant,)* }
 
         impl ErrorCode {
             /// Every code, in the order of the documentation's table.
@@ -19,6 +21,12 @@ macro_rules! codes {
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
+            }
+
+            /// What it means, in a sentence or two: the text of the documentation's table.
+            #[must_use]
+            pub const fn description(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($doc),*).trim_ascii(),)* }
             }
 
             /// Whether repeating the identical call may succeed.

@@ -1,3 +1,5 @@
+//! One command: what is asked, and how it ended.
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

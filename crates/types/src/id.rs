@@ -1,3 +1,5 @@
+//! Names of sandboxes.
+
 use std::fmt;
 use std::str::FromStr;
 

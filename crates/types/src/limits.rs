@@ -1,3 +1,5 @@
+//! What a sandbox may use.
+
 use std::time::Duration;
 
 /// What a sandbox may use. `None` means that the caller asked for no limit.

@@ -1,3 +1,5 @@
+//! Secrets, and where values come from.
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -92,7 +94,7 @@ pub enum ValueSource {
     Callback(Callback),
 }
 
-/// The object form on the wire.
+/// Says where a value is, without being it.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 enum Reference {
@@ -100,10 +102,11 @@ enum Reference {
     Env(String),
     /// Path of a file on the host.
     File(String),
-    /// Program and arguments.
-    Command(Vec<String>),
+    /// Program and arguments. Its standard output is the value.
+    Command(#[schemars(length(min = 1))] Vec<String>),
 }
 
+/// Where a value comes from: the value itself, or one of `env`, `file` and `command`.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum Wire {

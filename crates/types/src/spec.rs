@@ -1,3 +1,5 @@
+//! What one sandbox is asked to be.
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::SystemTime;

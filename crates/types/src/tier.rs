@@ -1,3 +1,5 @@
+//! The four tiers.
+
 use std::fmt;
 
 use schemars::JsonSchema;
