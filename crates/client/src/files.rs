@@ -1,140 +1,52 @@
 //! Files inside a sandbox.
 
-use std::io;
-use std::marker::PhantomData;
+mod entry;
+mod reader;
+mod upload;
+mod watch;
+
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::pin::Pin;
-use std::task::{Context, Poll};
-use std::time::SystemTime;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-use namzu_core::{Duplex, Result};
-use tokio::io::{AsyncRead, ReadBuf};
+use http::header::{CONTENT_TYPE, HeaderValue, RANGE};
+use http::{Method, StatusCode};
+use namzu_core::{Error, ErrorCode, Phase, Result};
+use namzu_protocol::filesystem::{
+    self as wire, EntryInfo, ListDirRequest, ListDirResponse, MakeDirRequest, MakeDirResponse,
+    MoveRequest, MoveResponse, RemoveRequest, RemoveResponse, StatRequest, StatResponse,
+};
+use namzu_protocol::{WireMessage, ext, path_text, query};
+use tokio::io::AsyncRead;
 
-/// What a directory entry is. A symlink is what it leads to, with [`FileInfo::link`] set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FileKind {
-    /// A regular file.
-    File,
-    /// A directory.
-    Directory,
-    /// A symlink that leads nowhere.
-    Symlink,
-    /// A device, socket or pipe.
-    Other,
-}
+pub use self::entry::{FileInfo, FileKind, WatchEvent, WatchKind};
+pub use self::reader::FileReader;
+pub use self::watch::Watch;
+use crate::conn::{Call, Payload, Response};
+use crate::fault;
+use crate::worker::Worker;
 
-/// One directory entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileInfo {
-    /// Absolute path inside.
-    pub path: PathBuf,
-    /// What it is.
-    pub kind: FileKind,
-    /// Bytes.
-    pub size: u64,
-    /// Permission bits.
-    pub mode: u32,
-    /// Owner's name or number.
-    pub owner: String,
-    /// Group's name or number.
-    pub group: String,
-    /// Last change of its content.
-    pub modified: Option<SystemTime>,
-    /// Where it leads, for a symlink.
-    pub link: Option<PathBuf>,
-}
+/// Path of the file endpoint of envd's wire.
+const FILES: &str = "/files";
 
-/// What happened to a watched file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WatchKind {
-    /// Made.
-    Create,
-    /// Written to.
-    Write,
-    /// Removed.
-    Remove,
-    /// Renamed.
-    Rename,
-    /// Its mode changed.
-    Chmod,
-}
+/// Bytes reserved for a file before any of them came, whatever length the worker announces.
+const RESERVE: usize = 1 << 20;
 
-/// One change below a watched directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WatchEvent {
-    /// Path relative to the watched directory.
-    pub path: PathBuf,
-    /// What happened.
-    pub kind: WatchKind,
-}
-
-/// Changes below a directory, until dropped.
-#[derive(Debug)]
-pub struct Watch {
-    _private: (),
-}
-
-impl Watch {
-    /// The next change; `None` when the worker ended the watch.
-    ///
-    /// # Errors
-    ///
-    /// `sandbox_lost`, `protocol_violation`.
-    ///
-    /// # Cancel safety
-    ///
-    /// Safe: no event is lost.
-    pub async fn next(&mut self) -> Result<Option<WatchEvent>> {
-        todo!()
-    }
-}
-
-/// Bytes of a file or a tar stream, as they come.
-pub struct FileReader {
-    io: Box<dyn Duplex>,
-    len: Option<u64>,
-}
-
-impl FileReader {
-    /// How many bytes there will be, where the worker said so.
-    #[must_use]
-    #[expect(
-        clippy::len_without_is_empty,
-        reason = "a length announced, not one held"
-    )]
-    pub const fn len(&self) -> Option<u64> {
-        self.len
-    }
-}
-
-impl std::fmt::Debug for FileReader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FileReader")
-            .field("len", &self.len)
-            .finish_non_exhaustive()
-    }
-}
-
-impl AsyncRead for FileReader {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(cx, buf)
-    }
-}
+/// Bytes up to which a file to write is sent in one piece.
+const WHOLE: usize = 256 << 10;
 
 /// File calls of one sandbox. Paths are absolute, or relative to the workspace.
 #[derive(Clone, Copy, Debug)]
 pub struct Files<'a> {
-    _worker: PhantomData<&'a ()>,
+    worker: &'a Worker,
+    workspace: &'a str,
 }
 
-impl Files<'_> {
+impl<'a> Files<'a> {
+    pub(crate) const fn new(worker: &'a Worker, workspace: &'a str) -> Self {
+        Self { worker, workspace }
+    }
+
     /// Reads a whole file of at most `cap` bytes.
     ///
     /// # Errors
@@ -142,8 +54,12 @@ impl Files<'_> {
     /// `invalid_argument` when it is longer than `cap` or a directory, `not_found`,
     /// `path_refused`, `permission_denied`.
     pub async fn read(&self, path: impl AsRef<Path>, cap: usize) -> Result<Vec<u8>> {
-        let _ = (path.as_ref(), cap);
-        todo!()
+        let what = "read the file";
+        let response = self.get(what, FILES, path.as_ref(), None).await?;
+        if reader::length(&response).is_some_and(|length| length > cap as u64) {
+            return Err(too_long(cap));
+        }
+        self.gather(what, response, 0, cap, true).await
     }
 
     /// Reads the bytes `range` of a file; fewer where it ends earlier.
@@ -152,8 +68,28 @@ impl Files<'_> {
     ///
     /// As [`Self::read`].
     pub async fn read_range(&self, path: impl AsRef<Path>, range: Range<u64>) -> Result<Vec<u8>> {
-        let _ = (path.as_ref(), range);
-        todo!()
+        let what = "read the file";
+        let Range { start, end } = range;
+        let length =
+            usize::try_from(end.saturating_sub(start)).map_err(|_| too_long(usize::MAX))?;
+        if length == 0 {
+            // HTTP has no empty range; that the file is there must show all the same.
+            return self.stat(path).await.map(|_| Vec::new());
+        }
+        let range = format!("bytes={start}-{}", end - 1);
+        let response = self.get(what, FILES, path.as_ref(), Some(&range)).await;
+        let response = match response {
+            Ok(response) => response,
+            Err(Refused::PastEnd) => return Ok(Vec::new()),
+            Err(Refused::Error(err)) => return Err(err),
+        };
+        // A worker that does not do ranges sends the whole.
+        let skip = if response.status == StatusCode::PARTIAL_CONTENT {
+            0
+        } else {
+            start
+        };
+        self.gather(what, response, skip, length, false).await
     }
 
     /// Opens a file for reading piece by piece.
@@ -162,8 +98,10 @@ impl Files<'_> {
     ///
     /// As [`Self::read`].
     pub async fn reader(&self, path: impl AsRef<Path>) -> Result<FileReader> {
-        let _ = path.as_ref();
-        todo!()
+        let response = self
+            .get("read the file", FILES, path.as_ref(), None)
+            .await?;
+        Ok(FileReader::new(self.worker, "read the file", response))
     }
 
     /// Writes a file, made with its parents if absent, cut to the new content otherwise.
@@ -172,8 +110,15 @@ impl Files<'_> {
     ///
     /// `disk_full`, `path_refused`, `permission_denied`, `invalid_argument` for a directory.
     pub async fn write(&self, path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> Result<()> {
-        let _ = (path.as_ref(), bytes.as_ref());
-        todo!()
+        let mut bytes = bytes.as_ref();
+        if bytes.len() > WHOLE {
+            return self.write_from(path, &mut bytes).await.map(drop);
+        }
+        let what = "write the file";
+        let call = self.post(FILES, path.as_ref(), "application/octet-stream")?;
+        let body = Payload::Full(bytes.to_vec().into());
+        let response = self.worker.send(Phase::Files, what, call, body).await?;
+        self.accepted(what, response).await
     }
 
     /// Writes a file from a stream and gives back how many bytes it was.
@@ -190,8 +135,11 @@ impl Files<'_> {
         path: impl AsRef<Path>,
         source: impl AsyncRead + Send + Unpin,
     ) -> Result<u64> {
-        let _ = (path.as_ref(), source);
-        todo!()
+        let what = "write the file";
+        let call = self.post(FILES, path.as_ref(), "application/octet-stream")?;
+        let (response, sent) = upload::upload(self.worker, what, call, source).await?;
+        self.accepted(what, response).await?;
+        Ok(sent)
     }
 
     /// Describes one entry.
@@ -200,8 +148,11 @@ impl Files<'_> {
     ///
     /// `not_found`, `path_refused`.
     pub async fn stat(&self, path: impl AsRef<Path>) -> Result<FileInfo> {
-        let _ = path.as_ref();
-        todo!()
+        let request = StatRequest {
+            path: self.text(path.as_ref())?,
+        };
+        let answer: StatResponse = self.rpc("look at the file", wire::STAT, &request).await?;
+        entry_of("look at the file", answer.entry)
     }
 
     /// Lists a directory, `depth` levels deep (1: its own entries).
@@ -210,8 +161,18 @@ impl Files<'_> {
     ///
     /// `not_found`, `invalid_argument` for a file, `path_refused`.
     pub async fn list(&self, path: impl AsRef<Path>, depth: u32) -> Result<Vec<FileInfo>> {
-        let _ = (path.as_ref(), depth);
-        todo!()
+        let request = ListDirRequest {
+            path: self.text(path.as_ref())?,
+            depth: depth.max(1),
+        };
+        let answer: ListDirResponse = self
+            .rpc("list the directory", wire::LIST_DIR, &request)
+            .await?;
+        answer
+            .entries
+            .into_iter()
+            .map(|entry| entry_of("list the directory", Some(entry)))
+            .collect()
     }
 
     /// Makes a directory with its parents.
@@ -220,8 +181,13 @@ impl Files<'_> {
     ///
     /// `already_exists`, `path_refused`.
     pub async fn make_dir(&self, path: impl AsRef<Path>) -> Result<()> {
-        let _ = path.as_ref();
-        todo!()
+        let request = MakeDirRequest {
+            path: self.text(path.as_ref())?,
+        };
+        let _: MakeDirResponse = self
+            .rpc("make the directory", wire::MAKE_DIR, &request)
+            .await?;
+        Ok(())
     }
 
     /// Moves an entry; parents of the new place are made.
@@ -230,8 +196,12 @@ impl Files<'_> {
     ///
     /// `not_found`, `path_refused`.
     pub async fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
-        let _ = (from.as_ref(), to.as_ref());
-        todo!()
+        let request = MoveRequest {
+            source: self.text(from.as_ref())?,
+            destination: self.text(to.as_ref())?,
+        };
+        let _: MoveResponse = self.rpc("move the file", wire::MOVE, &request).await?;
+        Ok(())
     }
 
     /// Removes an entry with everything below it. Idempotent.
@@ -240,8 +210,11 @@ impl Files<'_> {
     ///
     /// `path_refused`, `permission_denied`.
     pub async fn remove(&self, path: impl AsRef<Path>) -> Result<()> {
-        let _ = path.as_ref();
-        todo!()
+        let request = RemoveRequest {
+            path: self.text(path.as_ref())?,
+        };
+        let _: RemoveResponse = self.rpc("remove the file", wire::REMOVE, &request).await?;
+        Ok(())
     }
 
     /// Watches a directory; returns once changes are seen.
@@ -250,8 +223,8 @@ impl Files<'_> {
     ///
     /// `not_found`, `invalid_argument` for a file.
     pub async fn watch(&self, path: impl AsRef<Path>, recursive: bool) -> Result<Watch> {
-        let _ = (path.as_ref(), recursive);
-        todo!()
+        let path = self.text(path.as_ref())?;
+        Watch::open(self.worker, path, recursive).await
     }
 
     /// A file or directory as a tar stream.
@@ -260,8 +233,9 @@ impl Files<'_> {
     ///
     /// `not_found`, `path_refused`.
     pub async fn tar_out(&self, path: impl AsRef<Path>) -> Result<FileReader> {
-        let _ = path.as_ref();
-        todo!()
+        let what = "read the tar stream";
+        let response = self.get(what, ext::TAR, path.as_ref(), None).await?;
+        Ok(FileReader::new(self.worker, what, response))
     }
 
     /// Unpacks a tar stream below a directory and gives back how many bytes the stream was.
@@ -275,7 +249,151 @@ impl Files<'_> {
         path: impl AsRef<Path>,
         source: impl AsyncRead + Send + Unpin,
     ) -> Result<u64> {
-        let _ = (path.as_ref(), source);
-        todo!()
+        let what = "unpack the tar stream";
+        let call = self.post(ext::TAR, path.as_ref(), "application/x-tar")?;
+        let (response, sent) = upload::upload(self.worker, what, call, source).await?;
+        self.accepted(what, response).await?;
+        Ok(sent)
     }
+
+    /// The path as the wire carries it: absolute, and text.
+    fn text(&self, path: &Path) -> Result<String> {
+        let absolute = Path::new(self.workspace).join(path);
+        let bytes = absolute.as_os_str().as_bytes();
+        if bytes.contains(&0) {
+            return Err(Error::new(
+                ErrorCode::InvalidArgument,
+                format!("the path {} holds a NUL byte", path.display()),
+            )
+            .during(Phase::Files));
+        }
+        Ok(path_text::encode(bytes))
+    }
+
+    fn post(&self, endpoint: &str, path: &Path, kind: &'static str) -> Result<Call> {
+        let path = self.text(path)?;
+        let query = query::build(&[("path", &path)]);
+        Ok(Call::new(Method::POST, format!("{endpoint}?{query}")).header(CONTENT_TYPE, kind))
+    }
+
+    async fn get(
+        &self,
+        what: &'static str,
+        endpoint: &str,
+        path: &Path,
+        range: Option<&str>,
+    ) -> Result<Response, Refused> {
+        let path = self.text(path)?;
+        let query = query::build(&[("path", &path)]);
+        let mut call = Call::new(Method::GET, format!("{endpoint}?{query}"));
+        if let Some(range) = range.map(HeaderValue::from_str).transpose().ok().flatten() {
+            call.headers.insert(RANGE, range);
+        }
+        let response = self
+            .worker
+            .send(Phase::Files, what, call, Payload::Empty)
+            .await?;
+        match response.status {
+            StatusCode::OK => Ok(response),
+            StatusCode::PARTIAL_CONTENT if range.is_some() => Ok(response),
+            StatusCode::RANGE_NOT_SATISFIABLE if range.is_some() => Err(Refused::PastEnd),
+            _ => Err(self
+                .worker
+                .refusal_json(Phase::Files, what, response)
+                .await
+                .into()),
+        }
+    }
+
+    async fn accepted(&self, what: &str, response: Response) -> Result<()> {
+        if response.status.is_success() {
+            return Ok(());
+        }
+        Err(self.worker.refusal_json(Phase::Files, what, response).await)
+    }
+
+    async fn rpc<Q: WireMessage, A: WireMessage>(
+        &self,
+        what: &str,
+        path: &str,
+        request: &Q,
+    ) -> Result<A> {
+        self.worker.unary(Phase::Files, what, path, request).await
+    }
+
+    /// `length` bytes of a body after the first `skip`. More of them is an error when `all` was
+    /// asked for.
+    async fn gather(
+        &self,
+        what: &str,
+        response: Response,
+        mut skip: u64,
+        length: usize,
+        all: bool,
+    ) -> Result<Vec<u8>> {
+        let announced = reader::length(&response).unwrap_or(0);
+        let mut body = response.body;
+        let mut bytes = Vec::with_capacity(
+            length
+                .min(RESERVE)
+                .min(usize::try_from(announced).unwrap_or(0)),
+        );
+        while bytes.len() < length || all {
+            // Each piece has the deadline of a call: a large file may take longer as a whole.
+            let piece = async { body.chunk().await.transpose() };
+            let Some(mut chunk) = self.worker.timed(Phase::Files, what, piece).await? else {
+                break;
+            };
+            let skipped = skip.min(chunk.len() as u64);
+            skip -= skipped;
+            // At most the chunk's length.
+            let chunk = chunk.split_off(usize::try_from(skipped).unwrap_or(0));
+            let room = length - bytes.len();
+            if chunk.len() > room && all {
+                return Err(too_long(length));
+            }
+            bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        }
+        Ok(bytes)
+    }
+}
+
+/// Why there is no body.
+enum Refused {
+    /// The range begins where the file ends, or later.
+    PastEnd,
+    Error(Error),
+}
+
+impl From<Error> for Refused {
+    fn from(err: Error) -> Self {
+        Self::Error(err)
+    }
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::PastEnd => Self::new(
+                ErrorCode::InvalidArgument,
+                "the range begins after the end of the file",
+            ),
+            Refused::Error(err) => err,
+        }
+    }
+}
+
+fn entry_of(what: &str, entry: Option<EntryInfo>) -> Result<FileInfo> {
+    let broken = |cause: &'static str| fault::violation(what, cause).during(Phase::Files);
+    let entry = entry.ok_or_else(|| broken("the answer holds no entry"))?;
+    FileInfo::from_wire(entry).map_err(|_| broken("an entry's path is malformed"))
+}
+
+fn too_long(cap: usize) -> Error {
+    Error::new(
+        ErrorCode::InvalidArgument,
+        format!("read the file: it is longer than the {cap} bytes allowed"),
+    )
+    .with_hint("raise the cap, or read it piece by piece")
+    .during(Phase::Files)
 }

@@ -4,12 +4,18 @@
 //! messages are parsed in `namzu-protocol`, each behind a length cap.
 #![forbid(unsafe_code)]
 
+mod collect;
+mod conn;
+mod fault;
 mod files;
+mod lane;
+mod messages;
 mod output;
 mod process;
 mod provider;
 mod sandbox;
 mod tunnel;
+mod worker;
 
 pub use namzu_types::{ExecLimits, ExecRequest, ExitStatus, OutputCap, PtySize};
 pub use tokio_util::sync::CancellationToken;

@@ -1,12 +1,25 @@
 //! One command, while it runs.
 
-use std::time::SystemTime;
+mod input;
+mod output;
+mod wire;
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use namzu_core::Result;
-use namzu_types::{ExitStatus, PtySize};
+use namzu_core::{Error, ErrorCode, Phase, Result};
+use namzu_protocol::ext::{KillRequest, KillResponse};
+use namzu_types::{ExitStatus, OutputCap, PtySize};
+use tokio::time::Instant;
 
-use crate::{ExecOutput, Usage};
+use self::input::Input;
+use self::output::Output;
+pub(crate) use self::wire::{Mode, attach, list, start};
+use crate::messages::Broken;
+use crate::worker::Worker;
+use crate::{ExecOutput, Usage, collect};
 
 /// Names one process inside a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,11 +104,34 @@ pub enum Event {
     End(Ended),
 }
 
+/// Who ends a command whose handle is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnDrop {
+    /// Its handle, with everything it started.
+    Kill,
+    /// Nobody.
+    Leave,
+}
+
 /// A command that runs.
+///
+/// Dropping it kills the command and everything it started, if [`Sandbox::spawn`] made it; it
+/// leaves it running if [`Sandbox::spawn_background`] or [`Sandbox::attach`] did.
+///
+/// [`Sandbox::spawn`]: crate::Sandbox::spawn
+/// [`Sandbox::spawn_background`]: crate::Sandbox::spawn_background
+/// [`Sandbox::attach`]: crate::Sandbox::attach
 #[derive(Debug)]
 pub struct Process {
+    worker: Worker,
     pid: u32,
-    cursor: Cursor,
+    output: Output,
+    input: Input,
+    on_drop: OnDrop,
+    /// What [`Self::wait`] keeps.
+    cap: OutputCap,
+    /// When the worker must have ended it, if it may not run for ever.
+    overdue: Option<Instant>,
 }
 
 impl Process {
@@ -108,7 +144,7 @@ impl Process {
     /// How much of each stream [`Self::next`] gave out: where to attach again.
     #[must_use]
     pub const fn cursor(&self) -> Cursor {
-        self.cursor
+        self.output.cursor()
     }
 
     /// The next thing it did; `None` after [`Event::End`].
@@ -121,31 +157,48 @@ impl Process {
     ///
     /// Safe: no byte is lost.
     pub async fn next(&mut self) -> Result<Option<Event>> {
-        todo!()
+        let next = poll_fn(|cx| self.poll_next(cx)).await;
+        self.explain(next).await
+    }
+
+    pub(crate) fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Event>, Broken>> {
+        // Input goes on while output is awaited: a command may need the one for the other.
+        let _ = self.input.poll_feed(&self.worker, self.pid, cx);
+        self.output.poll_next(cx)
+    }
+
+    pub(crate) async fn explain(
+        &self,
+        next: Result<Option<Event>, Broken>,
+    ) -> Result<Option<Event>> {
+        match next {
+            Ok(event) => Ok(event),
+            Err(broken) => Err(self.output.explain(&self.worker, broken).await),
+        }
+    }
+
+    /// Kills its tree without waiting for the worker's word.
+    pub(crate) fn kill_now(&self) {
+        self.worker.kill_later(self.pid);
     }
 
     /// Writes all of `bytes` to its standard input or terminal.
     ///
+    /// Waits while the command reads nothing. A command that cannot go on before its output is
+    /// taken needs [`Self::next`] first.
+    ///
     /// # Errors
     ///
-    /// `not_found` once it ended, `invalid_argument` when it has no standard input.
+    /// `not_found` once it ended, `invalid_argument` when it has no standard input or closed it.
     ///
     /// # Cancel safety
     ///
     /// A part may have been written.
     pub async fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let _ = bytes;
-        todo!()
-    }
-
-    /// Its standard input, or the input of its terminal, apart from the handle, so that it can be
-    /// fed while [`Self::next`] is awaited: a command that prints before it has read everything
-    /// would block for ever otherwise. `None` when there is none or it was taken; [`Self::write`]
-    /// and [`Self::close_stdin`] then fail with `invalid_argument`.
-    ///
-    /// The command line feeds every command this way.
-    pub fn take_stdin(&mut self) -> Option<Stdin> {
-        todo!()
+        self.input.write(&self.worker, self.pid, bytes).await
     }
 
     /// Ends its standard input. Idempotent.
@@ -154,7 +207,7 @@ impl Process {
     ///
     /// `invalid_argument` on a terminal: send it a control character.
     pub async fn close_stdin(&mut self) -> Result<()> {
-        todo!()
+        self.input.close(&self.worker, self.pid).await
     }
 
     /// Sets the size of its terminal.
@@ -163,27 +216,30 @@ impl Process {
     ///
     /// `not_found` once it ended, `invalid_argument` when it has none.
     pub async fn resize(&mut self, size: PtySize) -> Result<()> {
-        let _ = size;
-        todo!()
+        input::resize(&self.worker, self.pid, size).await
     }
 
     /// Sends a signal to the command itself.
     ///
     /// # Errors
     ///
-    /// `invalid_argument` for no signal's number.
+    /// `not_found` once it ended, `invalid_argument` for no signal's number.
     pub async fn signal(&mut self, signal: i32) -> Result<()> {
-        let _ = signal;
-        todo!()
+        kill(&self.worker, Selector::Pid(self.pid), signal, false)
+            .await
+            .map(drop)
     }
 
-    /// Kills it and everything it started. Its end still comes by [`Self::next`].
+    /// Kills it and everything it started. Its end still comes by [`Self::next`]. Idempotent.
     ///
     /// # Errors
     ///
     /// `sandbox_lost`.
     pub async fn kill(&mut self) -> Result<()> {
-        todo!()
+        match kill(&self.worker, Selector::Pid(self.pid), 9, true).await {
+            Err(err) if err.code() == ErrorCode::NotFound => Ok(()),
+            done => done.map(drop),
+        }
     }
 
     /// Ends its standard input and gathers the rest of its output, within the cap it was started
@@ -191,44 +247,75 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// `exec_timeout`, `out_of_memory`, `sandbox_lost`.
+    /// `exec_timeout` and `out_of_memory` (see [`partial_output`](crate::partial_output)),
+    /// `sandbox_lost`.
     ///
     /// # Cancel safety
     ///
     /// As dropping the process.
-    pub async fn wait(self) -> Result<ExecOutput> {
-        todo!()
+    pub async fn wait(mut self) -> Result<ExecOutput> {
+        self.input.end_after_feed(&self.worker, self.pid);
+        collect::collect(self, None).await
+    }
+
+    pub(crate) const fn cap(&self) -> OutputCap {
+        self.cap
+    }
+
+    pub(crate) const fn overdue(&self) -> Option<Instant> {
+        self.overdue
+    }
+
+    pub(crate) fn on_lane(&self) -> bool {
+        self.output.on_lane()
+    }
+
+    /// How it ended, if it did.
+    pub(crate) const fn end(&self) -> Option<&wire::End> {
+        self.output.ended()
     }
 }
 
-/// The standard input of a command, or the input of its terminal. Dropping it ends the input, as
-/// [`Self::close`] does.
-#[derive(Debug)]
-pub struct Stdin {
-    _private: (),
-}
-
-impl Stdin {
-    /// Writes all of `bytes`; waits while the command does not read.
-    ///
-    /// # Errors
-    ///
-    /// `not_found` once nobody reads any more.
-    ///
-    /// # Cancel safety
-    ///
-    /// A part may have been written.
-    pub async fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let _ = bytes;
-        todo!()
-    }
-
-    /// Ends the input once everything is written. On a terminal it does nothing.
-    ///
-    /// # Errors
-    ///
-    /// `sandbox_lost`.
-    pub async fn close(self) -> Result<()> {
-        todo!()
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.on_drop == OnDrop::Kill && self.output.ended().is_none() {
+            self.worker.kill_later(self.pid);
+        }
     }
 }
+
+/// Sends a signal to a command, or its whole tree.
+pub(crate) async fn kill(
+    worker: &Worker,
+    selector: Selector,
+    signal: i32,
+    tree: bool,
+) -> Result<u32> {
+    // 64 is the last of Linux's signals; 0 only asks whether it is there.
+    if !(0..=64).contains(&signal) {
+        return Err(Error::new(
+            ErrorCode::InvalidArgument,
+            format!("{signal} is no signal's number"),
+        )
+        .during(Phase::Exec));
+    }
+    let (pid, tag) = match selector {
+        Selector::Pid(pid) => (Some(pid), None),
+        Selector::Tag(tag) => (None, Some(tag)),
+    };
+    let request = KillRequest {
+        pid,
+        tag,
+        signal,
+        tree,
+    };
+    let path = namzu_protocol::ext::KILL;
+    let answer: KillResponse = worker
+        .ext(Phase::Exec, "send a signal", path, &request)
+        .await?;
+    Ok(answer.killed)
+}
+
+/// How long a command that somebody may run outlives its deadline before we stop waiting for the
+/// worker's word.
+pub(crate) const OVERDUE: Duration = Duration::from_secs(5);

@@ -1,18 +1,22 @@
 //! Makes sandboxes on one backend.
 
+use std::fmt::Write as _;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use namzu_core::{Backend, Receipt, Result};
-use namzu_types::{Capabilities, SandboxId, SandboxInfo, SandboxSpec, Tier};
+use namzu_core::{Backend, Error, ErrorCode, Guarded, Phase, Receipt, Result};
+use namzu_types::{
+    Capabilities, Controls, Limits, SandboxId, SandboxInfo, SandboxSpec, Tier, Workspace,
+};
 
 use crate::Sandbox;
 
 /// Makes sandboxes on one backend, with defaults for what a request leaves out.
 #[derive(Clone, Debug)]
 pub struct SandboxProvider {
-    backend: Arc<dyn Backend>,
-    defaults: SandboxSpec,
+    backend: Arc<Guarded<Arc<dyn Backend>>>,
+    defaults: Arc<SandboxSpec>,
     id: String,
     name: String,
     deadlines: Deadlines,
@@ -25,7 +29,7 @@ pub struct Deadlines {
     pub create: Duration,
     /// Until a worker that is said to run answers: `connect_timeout`.
     pub connect: Duration,
-    /// One call to the worker that runs nothing: `request_timeout`.
+    /// One call to the worker that runs nothing, or one piece of a transfer: `request_timeout`.
     pub request: Duration,
 }
 
@@ -41,15 +45,16 @@ impl Default for Deadlines {
 }
 
 impl SandboxProvider {
-    /// Sandboxes on `backend`; `defaults` fills what a request leaves out.
+    /// Sandboxes on `backend`, which never sees what it did not declare; `defaults` fills what a
+    /// request leaves out.
     #[must_use]
     pub fn new(backend: Arc<dyn Backend>, defaults: SandboxSpec) -> Self {
         let (tier, name) = (backend.tier(), backend.name());
         Self {
             id: format!("namzu-{tier}-{name}"),
             name: format!("@namzu/sandbox: {tier}:{name}"),
-            backend,
-            defaults,
+            backend: Arc::new(Guarded(backend)),
+            defaults: Arc::new(defaults),
             deadlines: Deadlines::default(),
         }
     }
@@ -104,8 +109,13 @@ impl SandboxProvider {
     ///
     /// `unsupported` with every reason, `host_unsupported`, `config_invalid`.
     pub async fn plan(&self, spec: &SandboxSpec) -> Result<Receipt> {
-        let _ = spec;
-        todo!()
+        let spec = merge(spec.clone(), &self.defaults);
+        let controls = self
+            .backend
+            .plan(&spec)
+            .await
+            .map_err(|err| self.locate(err, Phase::Plan))?;
+        Ok(self.receipt(&spec, controls))
     }
 
     /// Makes a sandbox that accepts commands.
@@ -119,8 +129,32 @@ impl SandboxProvider {
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn create(&self, spec: SandboxSpec) -> Result<Sandbox> {
-        let _ = spec;
-        todo!()
+        let mut spec = merge(spec, &self.defaults);
+        if spec.id.is_none() {
+            spec.id = Some(fresh_id()?);
+        }
+        let make = async {
+            let launched = self.backend.launch(&spec).await?;
+            let receipt = self.receipt(&spec, launched.controls.clone());
+            let detached = spec.detach;
+            Sandbox::open(
+                launched,
+                receipt,
+                &self.deadlines,
+                spec.limits.command,
+                detached,
+            )
+            .await
+        };
+        let code = ErrorCode::CreateTimeout;
+        within(
+            self.deadlines.create,
+            code,
+            "the sandbox was not ready",
+            make,
+        )
+        .await
+        .map_err(|err| self.locate(err, Phase::Create))
     }
 
     /// Finds a sandbox that outlived its maker. Dropping it leaves it alive.
@@ -129,8 +163,30 @@ impl SandboxProvider {
     ///
     /// `not_found`, `connect_timeout`, `unsupported` where nothing outlives its maker.
     pub async fn connect(&self, id: &SandboxId) -> Result<Sandbox> {
-        let _ = id;
-        todo!()
+        let find = async {
+            let launched = self.backend.attach(id).await?;
+            let known = self.backend.list().await?;
+            let labels = known.into_iter().find(|info| info.id == *id);
+            let receipt = Receipt {
+                tier: self.tier(),
+                backend: self.label(),
+                // The maker's wish is not kept; what holds is in the report of the control.
+                egress: launched.controls.network.mechanism.clone(),
+                controls: launched.controls.clone(),
+                labels: labels.map(|info| info.labels).unwrap_or_default(),
+            };
+            let command = self.defaults.limits.command;
+            Sandbox::open(launched, receipt, &self.deadlines, command, true).await
+        };
+        let code = ErrorCode::ConnectTimeout;
+        within(
+            self.deadlines.connect,
+            code,
+            "the sandbox was not reached",
+            find,
+        )
+        .await
+        .map_err(|err| self.locate(err, Phase::Connect))
     }
 
     /// The sandboxes that can be found again.
@@ -139,7 +195,10 @@ impl SandboxProvider {
     ///
     /// `backend_failed`.
     pub async fn list(&self) -> Result<Vec<SandboxInfo>> {
-        self.backend.list().await
+        self.backend
+            .list()
+            .await
+            .map_err(|err| err.on(&self.label()))
     }
 
     /// Takes a sandbox down by name. Idempotent.
@@ -148,6 +207,117 @@ impl SandboxProvider {
     ///
     /// `backend_failed`.
     pub async fn destroy(&self, id: &SandboxId) -> Result<()> {
-        self.backend.destroy(id).await
+        self.backend
+            .destroy(id)
+            .await
+            .map_err(|err| self.locate(err, Phase::Destroy))
+    }
+
+    fn label(&self) -> String {
+        format!("{}:{}", self.tier(), self.backend.name())
+    }
+
+    fn locate(&self, err: Error, phase: Phase) -> Error {
+        err.during(phase).on(&self.label())
+    }
+
+    fn receipt(&self, spec: &SandboxSpec, controls: Controls) -> Receipt {
+        Receipt {
+            tier: self.tier(),
+            backend: self.label(),
+            egress: spec.egress_on(self.tier()).kind().to_owned(),
+            controls,
+            labels: spec.labels.clone(),
+        }
     }
 }
+
+/// Runs `step` against a deadline.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    code: ErrorCode,
+    what: &str,
+    step: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    // Boxed: the futures of a backend are large, and this is no hot path.
+    match tokio::time::timeout(limit, Box::pin(step)).await {
+        Ok(done) => done,
+        Err(_) => Err(Error::new(code, format!("{what} within {limit:?}"))),
+    }
+}
+
+/// Fills what `spec` leaves out. Exhaustive: a new field does not compile until it is decided.
+fn merge(spec: SandboxSpec, defaults: &SandboxSpec) -> SandboxSpec {
+    let SandboxSpec {
+        id,
+        workspace,
+        egress,
+        limits,
+        env,
+        labels,
+        require,
+        detach,
+    } = spec;
+    let Limits {
+        memory,
+        processes,
+        cpus,
+        disk,
+        command,
+        lifetime,
+    } = limits;
+    let other = &defaults.limits;
+    let mut merged_env = defaults.env.clone();
+    merged_env.extend(env);
+    let mut merged_labels = defaults.labels.clone();
+    merged_labels.extend(labels);
+    let mut merged_require = require;
+    for control in &defaults.require {
+        if !merged_require.contains(control) {
+            merged_require.push(*control);
+        }
+    }
+    SandboxSpec {
+        id: id.or_else(|| defaults.id.clone()),
+        workspace: match workspace {
+            Workspace::Private => defaults.workspace.clone(),
+            host @ Workspace::Host { .. } => host,
+        },
+        egress: egress.or_else(|| defaults.egress.clone()),
+        limits: Limits {
+            memory: memory.or(other.memory),
+            processes: processes.or(other.processes),
+            cpus: cpus.or(other.cpus),
+            disk: disk.or(other.disk),
+            command: command.or(other.command),
+            lifetime: lifetime.or(other.lifetime),
+        },
+        env: merged_env,
+        labels: merged_labels,
+        require: merged_require,
+        detach: detach || defaults.detach,
+    }
+}
+
+/// A name nobody else has: 80 random bits.
+fn fresh_id() -> Result<SandboxId> {
+    let mut random = [0_u8; 10];
+    let got = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
+    if !got.is_ok_and(|length| length == random.len()) {
+        return Err(Error::new(
+            ErrorCode::HostUnsupported,
+            "no random numbers for a sandbox id",
+        ));
+    }
+    let mut text = String::with_capacity(20);
+    for byte in random {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.try_into().map_err(|err| {
+        Error::new(ErrorCode::Internal, "a fresh sandbox id is malformed").with_source(err)
+    })
+}
+
+#[cfg(test)]
+mod tests;

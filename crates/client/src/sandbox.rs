@@ -2,12 +2,20 @@
 
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
 
-use namzu_core::{Duplex, Receipt, Result};
+use namzu_core::{Duplex, Error, ErrorCode, Launched, Phase, Receipt, Result, Teardown};
 use namzu_types::{ExecRequest, SandboxId};
+use std::time::Duration;
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Cursor, ExecOutput, Files, Process, ProcessInfo, Reach, Selector, Tunnel};
+use crate::process::{self, Mode};
+use crate::worker::Worker;
+use crate::{
+    Cursor, Deadlines, ExecOutput, Files, Process, ProcessInfo, Reach, Selector, Tunnel, collect,
+    tunnel,
+};
 
 /// One live sandbox. Dropping it kills everything inside, unless it was made or found as detached.
 #[derive(Debug)]
@@ -15,9 +23,87 @@ pub struct Sandbox {
     id: SandboxId,
     receipt: Receipt,
     workspace: String,
+    worker: Worker,
+    ending: Arc<Ending>,
+}
+
+/// Ends the sandbox, at the latest when dropped.
+#[derive(Debug)]
+struct Ending {
+    teardown: Mutex<Box<dyn Teardown>>,
+    detached: bool,
+}
+
+impl Ending {
+    /// How it ended, as far as the backend knows.
+    fn obituary(&self) -> Option<Error> {
+        match self.teardown.try_lock() {
+            Ok(teardown) => teardown.obituary(),
+            Err(_) => Some(Error::new(
+                ErrorCode::SandboxLost,
+                "the sandbox is being destroyed",
+            )),
+        }
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if !self.detached {
+            self.teardown.get_mut().kill();
+        }
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        // What still holds the worker, a `Process` say, must not think that it goes on.
+        self.worker.close();
+    }
 }
 
 impl Sandbox {
+    /// Connects to what a backend launched. A failure takes it down again.
+    pub(crate) async fn open(
+        launched: Launched,
+        receipt: Receipt,
+        deadlines: &Deadlines,
+        command: Option<Duration>,
+        detached: bool,
+    ) -> Result<Self> {
+        let ending = Arc::new(Ending {
+            teardown: Mutex::new(launched.teardown),
+            detached,
+        });
+        // Weak: a `Process` that outlives its sandbox must not keep it alive.
+        let weak = Arc::downgrade(&ending);
+        let obituary = Box::new(move || match weak.upgrade() {
+            Some(ending) => ending.obituary(),
+            None => Some(Error::new(
+                ErrorCode::SandboxLost,
+                "the sandbox was dropped",
+            )),
+        });
+        let (connect, request) = (deadlines.connect, deadlines.request);
+        let worker =
+            match Worker::connect(launched.channel, connect, request, command, obituary).await {
+                Ok(worker) => worker,
+                Err(err) => {
+                    if !detached && let Err(left) = ending.teardown.lock().await.destroy().await {
+                        tracing::warn!(%left, "a sandbox that did not answer was not removed");
+                    }
+                    return Err(err);
+                }
+            };
+        Ok(Self {
+            id: launched.id,
+            receipt,
+            workspace: launched.workspace,
+            worker,
+            ending,
+        })
+    }
+
     /// Its name.
     #[must_use]
     pub const fn id(&self) -> &SandboxId {
@@ -48,8 +134,7 @@ impl Sandbox {
     ///
     /// Dropping the future kills the command and everything it started.
     pub async fn exec(&self, request: ExecRequest) -> Result<ExecOutput> {
-        let _ = request;
-        todo!()
+        collect::exec(&self.worker, request, None).await
     }
 
     /// Runs a command to its end or until `cancel`, which kills it and everything it started.
@@ -66,8 +151,7 @@ impl Sandbox {
         request: ExecRequest,
         cancel: &CancellationToken,
     ) -> Result<ExecOutput> {
-        let _ = (request, cancel);
-        todo!()
+        collect::exec(&self.worker, request, Some(cancel)).await
     }
 
     /// Starts a command that lives as long as its handle: dropping the [`Process`] kills it and
@@ -81,8 +165,7 @@ impl Sandbox {
     ///
     /// Dropping the future kills what was started.
     pub async fn spawn(&self, request: ExecRequest) -> Result<Process> {
-        let _ = request;
-        todo!()
+        process::start(&self.worker, request, Mode::Owned).await
     }
 
     /// Starts a command that outlives its handle: it runs until it ends, is killed or the sandbox
@@ -91,9 +174,12 @@ impl Sandbox {
     /// # Errors
     ///
     /// As [`Self::spawn`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future may leave the command running: give it a tag to find it by.
     pub async fn spawn_background(&self, request: ExecRequest) -> Result<Process> {
-        let _ = request;
-        todo!()
+        process::start(&self.worker, request, Mode::Background).await
     }
 
     /// The commands that run, and those that ended lately.
@@ -102,7 +188,7 @@ impl Sandbox {
     ///
     /// `sandbox_lost`.
     pub async fn processes(&self) -> Result<Vec<ProcessInfo>> {
-        todo!()
+        process::list(&self.worker).await
     }
 
     /// Listens to a running command from `cursor` on. Dropping the handle leaves it running.
@@ -111,8 +197,7 @@ impl Sandbox {
     ///
     /// `not_found`, `cursor_expired`.
     pub async fn attach(&self, selector: Selector, cursor: Cursor) -> Result<Process> {
-        let _ = (selector, cursor);
-        todo!()
+        process::attach(&self.worker, selector, cursor).await
     }
 
     /// Sends a signal to a command, with `tree` to everything it started as well; gives back to
@@ -122,14 +207,13 @@ impl Sandbox {
     ///
     /// `not_found`, `invalid_argument` for no signal's number.
     pub async fn kill(&self, selector: Selector, signal: i32, tree: bool) -> Result<u32> {
-        let _ = (selector, signal, tree);
-        todo!()
+        process::kill(&self.worker, selector, signal, tree).await
     }
 
     /// Its files.
     #[must_use]
     pub fn files(&self) -> Files<'_> {
-        todo!()
+        Files::new(&self.worker, &self.workspace)
     }
 
     /// Connects to a port on the loopback inside.
@@ -138,8 +222,7 @@ impl Sandbox {
     ///
     /// `not_found` when nothing listens there.
     pub async fn expose(&self, port: u16) -> Result<Tunnel> {
-        let _ = port;
-        todo!()
+        tunnel::expose(&self.worker, port).await
     }
 
     /// Opens a port on the loopback inside (0: any) whose connections `dial` answers on the host.
@@ -153,8 +236,7 @@ impl Sandbox {
         Fut: Future<Output = io::Result<D>> + Send + 'static,
         D: Duplex + 'static,
     {
-        let _ = (port, dial);
-        todo!()
+        tunnel::reach(&self.worker, port, dial).await
     }
 
     /// Kills everything inside and removes every trace. Idempotent.
@@ -163,6 +245,8 @@ impl Sandbox {
     ///
     /// `backend_failed` if something could not be removed.
     pub async fn destroy(&self) -> Result<()> {
-        todo!()
+        let done = self.ending.teardown.lock().await.destroy().await;
+        self.worker.close();
+        done.map_err(|err| err.during(Phase::Destroy))
     }
 }
