@@ -22,7 +22,7 @@ pub use tokio_util::sync::CancellationToken;
 
 pub use crate::files::{FileInfo, FileKind, FileReader, Files, Watch, WatchEvent, WatchKind};
 pub use crate::output::{Captured, ExecOutput, Usage, partial_output};
-pub use crate::process::{Cursor, Ended, Event, Process, ProcessInfo, Selector, Stream};
+pub use crate::process::{Cursor, Ended, Event, Process, ProcessInfo, Selector, Stdin, Stream};
 pub use crate::provider::{Deadlines, SandboxProvider};
 pub use crate::sandbox::Sandbox;
 pub use crate::tunnel::{Reach, Tunnel};

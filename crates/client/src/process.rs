@@ -2,6 +2,7 @@
 
 mod input;
 mod output;
+mod stdin;
 mod wire;
 
 use std::future::poll_fn;
@@ -16,6 +17,7 @@ use tokio::time::Instant;
 
 use self::input::Input;
 use self::output::Output;
+pub use self::stdin::Stdin;
 pub(crate) use self::wire::{Mode, attach, list, start};
 use crate::messages::Broken;
 use crate::worker::Worker;

@@ -94,6 +94,15 @@ impl Input {
         input
     }
 
+    /// No input, or no more.
+    pub(super) const fn none() -> Self {
+        Self {
+            sink: Sink::Closed,
+            feeding: None,
+            ends: false,
+        }
+    }
+
     /// The input of a command that somebody else started.
     pub(super) const fn unknown() -> Self {
         Self {
