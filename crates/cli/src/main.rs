@@ -1,1 +1,8 @@
-fn main() {}
+//! The `namzu-sandbox` binary.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    namzu_sandbox_cli::main()
+}

@@ -1,0 +1,271 @@
+//! What was typed: the command line as clap parses it, before anything is looked up or resolved.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use namzu_sandbox::types::{Control, SandboxId};
+
+use crate::parse::{self, Cpus, EnvVar, Label, Location, Mount};
+
+/// Text under every `--help`.
+const AFTER_HELP: &str = "\
+Standard output is the command's; everything of our own goes to standard error.
+Exit codes: the command's own, 128+N when signal N ended it, 2 for a wrong command line,
+200 to 219 when the sandbox itself failed.";
+
+/// Run untrusted code in a sandbox that says exactly what it enforces.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "namzu-sandbox",
+    version,
+    after_help = AFTER_HELP,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+    /// Flags of every verb.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Flags of every verb.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Common {
+    /// Machine-readable: answers on standard output, reports and errors on standard error
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Backend, as TIER or TIER:NAME [default: process:auto]
+    #[arg(
+        long,
+        global = true,
+        value_name = "BACKEND",
+        conflicts_with = "config",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
+    pub backend: Option<String>,
+    /// Provider configuration, as JSON
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// The verbs.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Verb {
+    /// Run one command in a fresh sandbox
+    Run(RunArgs),
+    /// Open a terminal, in a fresh sandbox or in a running one
+    Shell(ShellArgs),
+    /// Run one command in a running sandbox
+    Exec(ExecArgs),
+    /// Copy files and directories in and out
+    Cp(CpArgs),
+    /// List running sandboxes, or files in one
+    Ls(LsArgs),
+    /// Destroy sandboxes
+    Rm(RmArgs),
+    /// Say what a sandbox would enforce, without starting it
+    Plan(PlanArgs),
+    /// Say what this host can do, and how to mend what it cannot
+    Doctor,
+    /// List the backends
+    Backends,
+    /// Print a shell's completion script
+    Completions(CompletionsArgs),
+}
+
+/// What a fresh sandbox is to be.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Sandbox")]
+pub struct SandboxArgs {
+    /// Host directory to work in, rw unless said; a private empty one otherwise
+    #[arg(short, long, value_name = "DIR[:ro|:rw]", value_parser = parse::mount())]
+    pub workdir: Option<Mount>,
+    /// Set a variable, or copy one from the host; never more of the host's
+    #[arg(short, long, value_name = "KEY[=VALUE]", value_parser = parse::env_var())]
+    pub env: Vec<EnvVar>,
+    /// What may leave [default: deny-all; passthrough: allow-all]
+    #[arg(long, value_enum)]
+    pub egress: Option<Egress>,
+    /// Memory for everything inside together, e.g. 512m
+    #[arg(long, value_name = "SIZE", value_parser = parse::size)]
+    pub memory: Option<u64>,
+    /// Processes and threads
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub pids: Option<u32>,
+    /// Processors' worth of time, e.g. 0.5
+    #[arg(long, value_name = "N")]
+    pub cpus: Option<Cpus>,
+    /// Bytes written to the sandbox's own space, e.g. 1g
+    #[arg(long, value_name = "SIZE", value_parser = parse::size)]
+    pub disk: Option<u64>,
+    /// How long the sandbox may live, e.g. 10m
+    #[arg(long, value_name = "TIME", value_parser = parse::duration)]
+    pub lifetime: Option<std::time::Duration>,
+    /// Controls that must be enforced, or nothing starts
+    #[arg(long, value_name = "CONTROL,...", value_delimiter = ',', value_parser = control())]
+    pub require: Vec<Control>,
+    /// Label to find it by
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub label: Vec<Label>,
+}
+
+/// What may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Egress {
+    /// Nothing
+    DenyAll,
+    /// Everything: no wall on the network
+    AllowAll,
+}
+
+/// Flags of a command.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Command")]
+pub struct CommandArgs {
+    /// Give the command a terminal
+    #[arg(short, long)]
+    pub tty: bool,
+    /// Forward standard input even when it is a terminal
+    #[arg(short, long)]
+    pub interactive: bool,
+    /// How long the command may run, e.g. 30s
+    #[arg(long, value_name = "TIME", value_parser = parse::duration)]
+    pub timeout: Option<std::time::Duration>,
+    /// Directory inside to run in [default: the workspace]
+    #[arg(long, value_name = "DIR", value_parser = NonEmptyStringValueParser::new())]
+    pub cwd: Option<String>,
+    /// Write a JSON report of the run to a file
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+}
+
+/// `run`
+#[derive(Clone, Debug, Default, Args)]
+pub struct RunArgs {
+    /// The sandbox.
+    #[command(flatten)]
+    pub sandbox: SandboxArgs,
+    /// The command's flags.
+    #[command(flatten)]
+    pub command: CommandArgs,
+    /// Print what is enforced on standard error
+    #[arg(long)]
+    pub receipt: bool,
+    /// Leave it running and print its id
+    #[arg(short, long, conflicts_with_all = ["tty", "interactive", "timeout", "report"])]
+    pub detach: bool,
+    /// Id of the detached sandbox [default: a fresh one]
+    #[arg(long, value_name = "ID", requires = "detach")]
+    pub name: Option<SandboxId>,
+    /// The command and its arguments, never passed through a shell
+    #[arg(
+        value_name = "COMMAND",
+        last = true,
+        required_unless_present = "detach",
+        action = ArgAction::Append
+    )]
+    pub argv: Vec<OsString>,
+}
+
+/// `shell`
+#[derive(Clone, Debug, Default, Args)]
+pub struct ShellArgs {
+    /// A running sandbox; a fresh one when absent
+    #[arg(
+        value_name = "ID",
+        conflicts_with_all = [
+            "workdir", "egress", "memory", "pids", "cpus", "disk", "lifetime", "require", "label",
+        ]
+    )]
+    pub id: Option<SandboxId>,
+    /// The sandbox, when fresh.
+    #[command(flatten)]
+    pub sandbox: SandboxArgs,
+}
+
+/// `exec`
+#[derive(Clone, Debug, Args)]
+pub struct ExecArgs {
+    /// A running sandbox
+    #[arg(value_name = "ID")]
+    pub id: SandboxId,
+    /// The command's flags.
+    #[command(flatten)]
+    pub command: CommandArgs,
+    /// Set a variable, or copy one from the host
+    #[arg(short, long, value_name = "KEY[=VALUE]", value_parser = parse::env_var())]
+    pub env: Vec<EnvVar>,
+    /// The command and its arguments, never passed through a shell
+    #[arg(value_name = "COMMAND", last = true, required = true, action = ArgAction::Append)]
+    pub argv: Vec<OsString>,
+}
+
+/// `cp`
+#[derive(Clone, Debug, Args)]
+pub struct CpArgs {
+    /// Where from: ID:PATH, a host path, or - for standard input
+    #[arg(value_name = "SRC", value_parser = parse::location())]
+    pub from: Location,
+    /// Where to: ID:PATH, a host path, or - for standard output
+    #[arg(value_name = "DST", value_parser = parse::location())]
+    pub to: Location,
+    /// Follow SRC or DST when it is a symlink of the host; refused otherwise
+    #[arg(short = 'L', long)]
+    pub follow: bool,
+    /// Most bytes that a copy to the host may write
+    #[arg(long, value_name = "SIZE", default_value = "64g", value_parser = parse::size)]
+    pub max_size: u64,
+    /// No progress bar
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// `ls`
+#[derive(Clone, Debug, Args)]
+pub struct LsArgs {
+    /// A directory inside; all running sandboxes when absent
+    #[arg(value_name = "ID:PATH", value_parser = parse::location())]
+    pub path: Option<Location>,
+}
+
+/// `rm`
+#[derive(Clone, Debug, Args)]
+pub struct RmArgs {
+    /// The sandboxes
+    #[arg(value_name = "ID", required = true)]
+    pub ids: Vec<SandboxId>,
+}
+
+/// `plan`
+#[derive(Clone, Debug, Default, Args)]
+pub struct PlanArgs {
+    /// The sandbox.
+    #[command(flatten)]
+    pub sandbox: SandboxArgs,
+    /// As if it were to be left running
+    #[arg(short, long)]
+    pub detach: bool,
+}
+
+/// `completions`
+#[derive(Clone, Copy, Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// Parses a control by its wire name, and lists them all in the help and on a mistake.
+fn control() -> impl TypedValueParser<Value = Control> {
+    clap::builder::PossibleValuesParser::new(Control::ALL.map(Control::as_str)).map(|name| {
+        Control::ALL
+            .into_iter()
+            .find(|control| control.as_str() == name)
+            .unwrap_or(Control::Filesystem)
+    })
+}

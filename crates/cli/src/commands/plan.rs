@@ -1,0 +1,19 @@
+//! `plan`: what a sandbox would enforce.
+
+use crate::args::PlanArgs;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::settings;
+
+pub(crate) async fn run(cx: &mut Context, args: &PlanArgs) -> Result<u8, Failure> {
+    let mut spec = settings::spec(&args.sandbox, &cx.host())?;
+    spec.detach = args.detach;
+    let provider = cx.provider()?;
+    let receipt = cx.signals.unless(provider.plan(&spec)).await?;
+    if cx.out.json {
+        cx.out.json(&receipt)?;
+    } else {
+        cx.out.text(receipt)?;
+    }
+    Ok(0)
+}

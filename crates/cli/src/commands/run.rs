@@ -1,0 +1,107 @@
+//! `run`: one command in a fresh sandbox.
+
+use namzu_sandbox::types::SandboxSpec;
+use namzu_sandbox::{Phase, Sandbox};
+use serde_json::json;
+
+use crate::args::RunArgs;
+use crate::context::Context;
+use crate::exit;
+use crate::failure::Failure;
+use crate::report::{self, Report};
+use crate::settings::{self, Command};
+use crate::{session, teardown};
+
+pub(crate) async fn run(cx: &mut Context, args: &RunArgs) -> Result<u8, Failure> {
+    let spec = settings::spec(&args.sandbox, &cx.host())?;
+    let command = settings::command(
+        &args.command,
+        &args.argv,
+        // The sandbox itself has the variables already.
+        std::collections::BTreeMap::new(),
+        cx.stdin_is_terminal,
+    );
+    if args.detach {
+        let spec = settings::detached(spec, args.name.clone());
+        return detach(cx, spec, &command, args.receipt).await;
+    }
+    fresh(cx, spec, &command, args.receipt).await
+}
+
+/// Makes a sandbox, runs `command` in it and destroys it, whatever happens.
+pub(crate) async fn fresh(
+    cx: &mut Context,
+    spec: SandboxSpec,
+    command: &Command,
+    receipt: bool,
+) -> Result<u8, Failure> {
+    let file = report::create(command.report.as_deref())?;
+    let mut report = Report::default();
+    let outcome = async {
+        let provider = cx.provider()?;
+        let sandbox = cx.signals.unless(provider.create(spec)).await?;
+        report.sandbox(&sandbox);
+        show_receipt(cx, &sandbox, receipt);
+        let ended = session::run(&sandbox, command, &mut cx.signals, cx.out).await;
+        let destroyed = teardown::destroy(&sandbox).await;
+        let ended = ended?;
+        report.ended(&ended);
+        destroyed?;
+        Ok(exit::of_status(ended.status))
+    }
+    .await;
+    report.publish(outcome, file, cx.out)
+}
+
+/// Makes a sandbox, starts `command` in it if there is one, and leaves it running.
+async fn detach(
+    cx: &mut Context,
+    spec: SandboxSpec,
+    command: &Command,
+    receipt: bool,
+) -> Result<u8, Failure> {
+    let provider = cx.provider()?;
+    let sandbox = cx.signals.unless(provider.create(spec)).await?;
+    let pid = match start(cx, &sandbox, command).await {
+        Ok(pid) => pid,
+        Err(failure) => {
+            teardown::destroy(&sandbox).await?;
+            return Err(failure);
+        }
+    };
+    show_receipt(cx, &sandbox, receipt);
+    if cx.out.json {
+        cx.out.json(&json!({
+            "sandbox": sandbox.id(),
+            "receipt": sandbox.receipt(),
+            "workspace": sandbox.workspace(),
+            "pid": pid,
+        }))?;
+    } else {
+        cx.out.text(format_args!("{}\n", sandbox.id()))?;
+    }
+    Ok(0)
+}
+
+async fn start(
+    cx: &mut Context,
+    sandbox: &Sandbox,
+    command: &Command,
+) -> Result<Option<u32>, Failure> {
+    if command.request.argv.is_empty() {
+        return Ok(None);
+    }
+    let started = sandbox.spawn_background(command.request.clone());
+    let process = cx
+        .signals
+        .unless(async { started.await.map_err(|err| err.during(Phase::Exec)) })
+        .await?;
+    Ok(Some(process.pid()))
+}
+
+fn show_receipt(cx: &Context, sandbox: &Sandbox, wanted: bool) {
+    // The JSON report has it anyway.
+    if wanted && !cx.out.json {
+        cx.out.note(sandbox.receipt().to_string().trim_end());
+    }
+}

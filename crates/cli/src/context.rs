@@ -1,0 +1,116 @@
+//! What every verb needs: how to speak, when to stop, which provider.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+
+use namzu_sandbox::types::SandboxId;
+use namzu_sandbox::{
+    Error, ErrorCode, Phase, Sandbox, SandboxProvider, SandboxProviderConfig, config,
+    create_sandbox_provider, load_config,
+};
+
+use crate::args::Common;
+use crate::failure::{Failure, local};
+use crate::output::Output;
+use crate::settings::{self, Choice, Host};
+use crate::signals::Signals;
+
+/// What every verb needs.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// How to speak.
+    pub(crate) out: Output,
+    /// When to stop.
+    pub(crate) signals: Signals,
+    /// Whether standard input is a terminal.
+    pub(crate) stdin_is_terminal: bool,
+    choice: Choice,
+    cwd: PathBuf,
+}
+
+/// Looks up a variable of the host.
+pub(crate) fn var(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+impl Context {
+    /// Reads what is to be known of the host once.
+    pub(crate) fn new(common: &Common, out: Output) -> Result<Self, Failure> {
+        Ok(Self {
+            out,
+            signals: Signals::new()?,
+            stdin_is_terminal: io::stdin().is_terminal(),
+            choice: settings::choice(common)?,
+            cwd: std::env::current_dir()
+                .map_err(|err| local("finding the current directory", err))?,
+        })
+    }
+
+    /// What settings are resolved against.
+    pub(crate) fn host(&self) -> Host<'_> {
+        Host {
+            cwd: &self.cwd,
+            var: &var,
+        }
+    }
+
+    /// The provider for a fresh sandbox.
+    pub(crate) fn provider(&self) -> Result<SandboxProvider, Error> {
+        match &self.choice {
+            Choice::Default => create_sandbox_provider(&SandboxProviderConfig::default()),
+            Choice::Backend(config) => create_sandbox_provider(config),
+            Choice::File(path) => create_sandbox_provider(&load_config(path)?),
+        }
+    }
+
+    /// The providers in which a running sandbox may be found: the one that was named, or else every
+    /// one that needs no configuration and works here.
+    pub(crate) fn places(&self) -> Result<Vec<SandboxProvider>, Error> {
+        if self.choice != Choice::Default {
+            return Ok(vec![self.provider()?]);
+        }
+        let mut places = Vec::new();
+        let mut unusable = None;
+        for backend in [
+            config::BackendConfig::default(),
+            config::BackendConfig::Passthrough(config::PassthroughBackendConfig::default()),
+        ] {
+            match create_sandbox_provider(&SandboxProviderConfig::new(backend)) {
+                Ok(provider) => places.push(provider),
+                Err(err) => unusable = unusable.or(Some(err)),
+            }
+        }
+        match unusable {
+            Some(err) if places.is_empty() => Err(err),
+            _ => Ok(places),
+        }
+    }
+
+    /// Finds a running sandbox.
+    pub(crate) async fn connect(&mut self, id: &SandboxId) -> Result<Sandbox, Failure> {
+        let places = self.places()?;
+        let find = async {
+            for provider in places {
+                match provider.connect(id).await {
+                    // Not here, or nothing can be found here at all.
+                    Err(err)
+                        if matches!(err.code(), ErrorCode::NotFound | ErrorCode::Unsupported) => {}
+                    found => return found,
+                }
+            }
+            Err(no_sandbox(id))
+        };
+        self.signals.unless(find).await
+    }
+}
+
+/// No sandbox is called `id`.
+pub(crate) fn no_sandbox(id: &SandboxId) -> Error {
+    Error::new(
+        ErrorCode::NotFound,
+        format!("no running sandbox is called `{id}`"),
+    )
+    .with_hint("`namzu-sandbox ls` lists them; only `run --detach` leaves one running")
+    .during(Phase::Connect)
+}

@@ -1,0 +1,83 @@
+//! The `namzu-sandbox` command line: what was typed, what it means, and one verb a file.
+//!
+//! It holds no isolation logic: every wall is the library's.
+#![forbid(unsafe_code)]
+
+pub mod args;
+mod commands;
+mod context;
+mod escape;
+pub mod exit;
+pub mod failure;
+mod hint;
+mod output;
+pub mod parse;
+mod report;
+mod session;
+mod settings;
+mod signals;
+mod stdio;
+mod table;
+mod teardown;
+mod terminal;
+mod transfer;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Cli, Common, Verb};
+use crate::context::Context;
+use crate::failure::{Failure, local};
+use crate::output::Output;
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    let Cli { verb, common } = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(err) => {
+            // Help and version are data and success; all else is a mistake.
+            let code = if err.use_stderr() { exit::USAGE } else { 0 };
+            let _ = err.print();
+            return ExitCode::from(code);
+        }
+    };
+    let out = Output::new(common.json, context::var);
+    match run(&verb, &common, out) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            out.failure(&failure);
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+fn run(verb: &Verb, common: &Common, out: Output) -> Result<u8, Failure> {
+    if let Verb::Completions(args) = verb {
+        return commands::completions::run(out, *args);
+    }
+    // One thread: the work is waiting for one worker, and a pool costs each start.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|err| local("starting", err))?;
+    let outcome = runtime.block_on(async {
+        let mut cx = Context::new(common, out)?;
+        match verb {
+            Verb::Run(args) => commands::run::run(&mut cx, args).await,
+            Verb::Shell(args) => commands::shell::run(&mut cx, args).await,
+            Verb::Exec(args) => commands::exec::run(&mut cx, args).await,
+            Verb::Cp(args) => commands::cp::run(&mut cx, args).await,
+            Verb::Ls(args) => commands::ls::run(&mut cx, args).await,
+            Verb::Rm(args) => commands::rm::run(&mut cx, args).await,
+            Verb::Plan(args) => commands::plan::run(&mut cx, args).await,
+            Verb::Doctor => commands::doctor::run(&mut cx).await,
+            Verb::Backends => commands::backends::run(&cx),
+            Verb::Completions(args) => commands::completions::run(out, *args),
+        }
+    });
+    // A thread that still waits for the host's input must not hold up the end.
+    runtime.shutdown_background();
+    outcome
+}

@@ -1,0 +1,98 @@
+//! The JSON report of one command: what was enforced, how it ended, what it used.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use namzu_sandbox::client::Ended;
+use namzu_sandbox::types::ExitStatus;
+use namzu_sandbox::{Receipt, Sandbox};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, local};
+use crate::output::{Output, failure_json};
+
+/// The report of one command, filled in as it goes.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Report {
+    /// The sandbox's id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sandbox: Option<String>,
+    /// What was enforced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    receipt: Option<Receipt>,
+    /// How the command ended: `{"code": N}` or `{"signal": N}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<ExitStatus>,
+    /// What it used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Value>,
+    /// What went wrong around it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Value>,
+    /// The exit code of this program.
+    exit_code: u8,
+}
+
+/// Creates the file of the report before anything is started, so that a path that cannot be
+/// written is known at once.
+pub(crate) fn create(path: Option<&Path>) -> Result<Option<File>, Failure> {
+    path.map(|path| {
+        File::create(path)
+            .map_err(|err| local(format!("creating the report `{}`", path.display()), err).into())
+    })
+    .transpose()
+}
+
+impl Report {
+    pub(crate) fn sandbox(&mut self, sandbox: &Sandbox) {
+        self.sandbox = Some(sandbox.id().to_string());
+        self.receipt = Some(sandbox.receipt().clone());
+    }
+
+    pub(crate) fn ended(&mut self, ended: &Ended) {
+        let usage = &ended.usage;
+        self.status = Some(ended.status);
+        self.usage = Some(json!({
+            "userMs": millis(usage.user),
+            "systemMs": millis(usage.system),
+            "durationMs": millis(usage.duration),
+            "maxRssBytes": usage.max_rss,
+        }));
+    }
+
+    /// Writes the report where it is wanted. With `--json` it is the last line on standard error,
+    /// and holds the failure too.
+    pub(crate) fn publish(
+        mut self,
+        outcome: Result<u8, Failure>,
+        file: Option<File>,
+        out: Output,
+    ) -> Result<u8, Failure> {
+        match &outcome {
+            Ok(code) => self.exit_code = *code,
+            Err(failure) => {
+                self.exit_code = failure.exit_code();
+                self.error = failure_json(failure).get("error").cloned();
+            }
+        }
+        let text = serde_json::to_string(&self)
+            .map_err(|err| local("writing the report", std::io::Error::other(err)))?;
+        if let Some(mut file) = file {
+            file.write_all(format!("{text}\n").as_bytes())
+                .map_err(|err| local("writing the report", err))?;
+        }
+        if out.json {
+            out.note(text);
+            // Said already, in the report.
+            return Ok(self.exit_code);
+        }
+        outcome
+    }
+}
+
+fn millis(time: std::time::Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}

@@ -1,0 +1,414 @@
+//! What was typed means this: resolved against the host's environment, without I/O.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use namzu_sandbox::types::{EgressPolicy, Limits, SandboxId, SandboxSpec, Workspace};
+use namzu_sandbox::{ExecRequest, SandboxProviderConfig};
+use serde_json::json;
+
+use crate::args::{CommandArgs, Common, Egress, SandboxArgs};
+use crate::failure::Failure;
+use crate::parse::{EnvVar, Mount};
+
+/// What settings are resolved against.
+pub(crate) struct Host<'a> {
+    /// The working directory, absolute.
+    pub(crate) cwd: &'a Path,
+    /// Looks up an environment variable.
+    pub(crate) var: &'a dyn Fn(&str) -> Option<OsString>,
+}
+
+/// Where the provider comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Choice {
+    /// Nothing was said.
+    Default,
+    /// A backend by its label, without a configuration of its own.
+    Backend(Box<SandboxProviderConfig>),
+    /// A file.
+    File(PathBuf),
+}
+
+/// The provider that the flags name.
+pub(crate) fn choice(common: &Common) -> Result<Choice, Failure> {
+    match (&common.backend, &common.config) {
+        (Some(label), _) => Ok(Choice::Backend(Box::new(backend(label)?))),
+        (None, Some(path)) => Ok(Choice::File(path.clone())),
+        (None, None) => Ok(Choice::Default),
+    }
+}
+
+/// The configuration that a label stands for: `TIER`, or `TIER:NAME` with the name in the field
+/// that the tier is told apart by.
+fn backend(label: &str) -> Result<SandboxProviderConfig, Failure> {
+    let (tier, name) = match label.split_once(':') {
+        Some((tier, name)) => (tier, Some(name)),
+        None => (label, None),
+    };
+    let mut backend = json!({ "tier": tier });
+    if let Some(name) = name {
+        let field = match tier {
+            "container" => "runtime",
+            "microvm" => "service",
+            _ => "engine",
+        };
+        backend[field] = name.into();
+    }
+    SandboxProviderConfig::from_value(&json!({ "backend": backend })).map_err(|err| {
+        Failure::Usage(format!(
+            "--backend {label} is not enough of a configuration: {}; give it with --config",
+            err.reasons().join("; ")
+        ))
+    })
+}
+
+/// The sandbox that the flags ask for.
+pub(crate) fn spec(args: &SandboxArgs, host: &Host<'_>) -> Result<SandboxSpec, Failure> {
+    let SandboxArgs {
+        workdir,
+        env,
+        egress,
+        memory,
+        pids,
+        cpus,
+        disk,
+        lifetime,
+        require,
+        label,
+    } = args;
+    Ok(SandboxSpec {
+        workspace: workdir
+            .as_ref()
+            .map_or(Workspace::Private, |mount| workspace(mount, host)),
+        egress: egress.map(|egress| match egress {
+            Egress::DenyAll => EgressPolicy::DenyAll,
+            Egress::AllowAll => EgressPolicy::AllowAll,
+        }),
+        limits: Limits {
+            memory: *memory,
+            processes: *pids,
+            cpus: cpus.map(|cpus| cpus.0),
+            disk: *disk,
+            command: None,
+            lifetime: *lifetime,
+        },
+        env: variables(env, host)?,
+        labels: label
+            .iter()
+            .map(|label| (label.key.clone(), label.value.clone()))
+            .collect(),
+        require: require.clone(),
+        ..SandboxSpec::default()
+    })
+}
+
+fn workspace(mount: &Mount, host: &Host<'_>) -> Workspace {
+    Workspace::Host {
+        path: host.cwd.join(&mount.path),
+        access: mount.access,
+    }
+}
+
+/// The variables, later ones winning; those without a value are the host's.
+pub(crate) fn variables(
+    env: &[EnvVar],
+    host: &Host<'_>,
+) -> Result<BTreeMap<String, String>, Failure> {
+    env.iter()
+        .map(|EnvVar { key, value }| {
+            let value = match value {
+                Some(value) => value.clone(),
+                // An unset one left out in silence is the variable that somebody misses for hours.
+                None => (host.var)(key)
+                    .ok_or_else(|| Failure::Usage(format!("--env {key}: not set on the host")))?
+                    .into_string()
+                    .map_err(|_| Failure::Usage(format!("--env {key}: not UTF-8 on the host")))?,
+            };
+            Ok((key.clone(), value))
+        })
+        .collect()
+}
+
+/// How a command's standard input, terminal and time are to be.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Command {
+    /// The command without its terminal's size, which changes while it runs.
+    pub(crate) request: ExecRequest,
+    /// It gets a terminal.
+    pub(crate) tty: bool,
+    /// Standard input is forwarded.
+    pub(crate) stdin: bool,
+    /// Where the report goes.
+    pub(crate) report: Option<PathBuf>,
+}
+
+/// The command that the flags ask for; `stdin_is_terminal` says what standard input is.
+pub(crate) fn command(
+    args: &CommandArgs,
+    argv: &[OsString],
+    env: BTreeMap<String, String>,
+    stdin_is_terminal: bool,
+) -> Command {
+    let CommandArgs {
+        tty,
+        interactive,
+        timeout,
+        cwd,
+        report,
+    } = args;
+    Command {
+        request: ExecRequest {
+            argv: argv.iter().cloned().map(OsString::into_vec).collect(),
+            env,
+            cwd: cwd.clone(),
+            timeout: *timeout,
+            ..ExecRequest::default()
+        },
+        tty: *tty,
+        // A terminal inside is of no use to somebody who cannot type.
+        stdin: *interactive || *tty || !stdin_is_terminal,
+        report: report.clone(),
+    }
+}
+
+/// The command of `shell`: the better of the two shells that a place may have.
+pub(crate) fn shell(env: BTreeMap<String, String>) -> Command {
+    let script = "if command -v bash >/dev/null 2>&1; then exec bash -i; else exec sh -i; fi";
+    let mut request = ExecRequest::new(["/bin/sh", "-c", script]);
+    request.env = env;
+    Command {
+        request,
+        tty: true,
+        stdin: true,
+        report: None,
+    }
+}
+
+/// The sandbox of `run --detach`.
+pub(crate) fn detached(mut spec: SandboxSpec, name: Option<SandboxId>) -> SandboxSpec {
+    spec.detach = true;
+    spec.id = name;
+    spec
+}
+
+/// How long the end of a sandbox may take before the program gives up waiting for it.
+pub(crate) const DESTROY: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Verb};
+    use clap::Parser;
+    use namzu_sandbox::types::{Access, Control};
+
+    fn parse(line: &[&str]) -> Cli {
+        Cli::try_parse_from([&["namzu-sandbox"], line].concat()).unwrap()
+    }
+
+    fn refused(line: &[&str]) -> clap::error::ErrorKind {
+        Cli::try_parse_from([&["namzu-sandbox"], line].concat())
+            .unwrap_err()
+            .kind()
+    }
+
+    fn host_spec(line: &[&str]) -> Result<SandboxSpec, Failure> {
+        let Verb::Run(args) = parse(line).verb else {
+            panic!("not `run`")
+        };
+        let var = |name: &str| match name {
+            "HOME" => Some("/home/me".into()),
+            "BAD" => Some(OsString::from_vec(vec![0xff])),
+            _ => None,
+        };
+        let host = Host {
+            cwd: Path::new("/here"),
+            var: &var,
+        };
+        spec(&args.sandbox, &host)
+    }
+
+    #[test]
+    fn no_flags_ask_for_the_default_sandbox() {
+        let spec = host_spec(&["run", "--", "true"]).unwrap();
+        assert_eq!(spec, SandboxSpec::default());
+        assert_eq!(choice(&Common::default()).unwrap(), Choice::Default);
+    }
+
+    #[test]
+    fn every_flag_of_a_sandbox_arrives() {
+        let spec = host_spec(&[
+            "run",
+            "-w",
+            "src:ro",
+            "-e",
+            "A=1=2",
+            "-e",
+            "HOME",
+            "--egress",
+            "allow-all",
+            "--memory",
+            "512m",
+            "--pids",
+            "64",
+            "--cpus",
+            "0.5",
+            "--disk",
+            "1g",
+            "--lifetime",
+            "10m",
+            "--require",
+            "memory,network",
+            "--label",
+            "a=b",
+            "--",
+            "true",
+        ])
+        .unwrap();
+        assert_eq!(
+            spec.workspace,
+            Workspace::Host {
+                path: "/here/src".into(),
+                access: Access::ReadOnly
+            }
+        );
+        assert_eq!(spec.env["A"], "1=2");
+        assert_eq!(spec.env["HOME"], "/home/me");
+        assert_eq!(spec.egress, Some(EgressPolicy::AllowAll));
+        assert_eq!(
+            spec.limits,
+            Limits {
+                memory: Some(512 << 20),
+                processes: Some(64),
+                cpus: Some(0.5),
+                disk: Some(1 << 30),
+                command: None,
+                lifetime: Some(Duration::from_secs(600)),
+            }
+        );
+        assert_eq!(spec.require, [Control::Memory, Control::Network]);
+        assert_eq!(spec.labels["a"], "b");
+    }
+
+    #[test]
+    fn a_workdir_is_writable_unless_it_says_otherwise() {
+        for (typed, path, access) in [
+            (".", "/here/.", Access::ReadWrite),
+            ("/a:rw", "/a", Access::ReadWrite),
+            ("/a:ro", "/a", Access::ReadOnly),
+            ("/a:b", "/a:b", Access::ReadWrite),
+            ("/a:ro:rw", "/a:ro", Access::ReadWrite),
+        ] {
+            let spec = host_spec(&["run", "-w", typed, "--", "true"]).unwrap();
+            let path = path.into();
+            assert_eq!(spec.workspace, Workspace::Host { path, access }, "{typed}");
+        }
+    }
+
+    #[test]
+    fn a_variable_that_the_host_lacks_is_refused() {
+        for name in ["MISSING", "BAD"] {
+            let err = host_spec(&["run", "-e", name, "--", "true"]).unwrap_err();
+            assert!(
+                matches!(&err, Failure::Usage(what) if what.contains(name)),
+                "{err}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_command_line_that_makes_no_sense_is_refused() {
+        use clap::error::ErrorKind::*;
+        for (line, kind) in [
+            (&["run"][..], MissingRequiredArgument),
+            (&["run", "--"][..], MissingRequiredArgument),
+            (&["run", "true"], UnknownArgument),
+            (&["run", "-d", "-t"], ArgumentConflict),
+            (
+                &["run", "--name", "x", "--", "true"],
+                MissingRequiredArgument,
+            ),
+            (&["run", "-d", "--name", "X_Y"], ValueValidation),
+            (&["run", "--memory", "lots", "--", "true"], ValueValidation),
+            (&["run", "--pids", "0", "--", "true"], ValueValidation),
+            (&["run", "--require", "memmory", "--", "true"], InvalidValue),
+            (&["run", "--egress", "some", "--", "true"], InvalidValue),
+            (&["run", "-e", "=x", "--", "true"], ValueValidation),
+            (
+                &["run", "--backend", "process", "--config", "f", "--", "true"],
+                ArgumentConflict,
+            ),
+            (&["shell", "id", "--memory", "1g"], ArgumentConflict),
+            (&["exec", "id"], MissingRequiredArgument),
+            (&["rm"], MissingRequiredArgument),
+            (&["fly"], InvalidSubcommand),
+        ] {
+            assert_eq!(refused(line), kind, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn argv_is_exact_and_never_split() {
+        let Verb::Run(args) = parse(&["run", "--", "a b", "--", "-x", ""]).verb else {
+            panic!("not `run`")
+        };
+        let command = command(&args.command, &args.argv, BTreeMap::new(), true);
+        let argv: Vec<&[u8]> = command.request.argv.iter().map(Vec::as_slice).collect();
+        assert_eq!(argv, [&b"a b"[..], b"--", b"-x", b""]);
+    }
+
+    #[test]
+    fn standard_input_is_forwarded_when_somebody_feeds_it() {
+        let forwarded = |flags: &[&str], terminal| {
+            let line = [&["run"], flags, &["--", "cat"]].concat();
+            let Verb::Run(args) = parse(&line).verb else {
+                panic!("not `run`")
+            };
+            command(&args.command, &args.argv, BTreeMap::new(), terminal).stdin
+        };
+        assert!(forwarded(&[], false));
+        assert!(!forwarded(&[], true));
+        assert!(forwarded(&["-i"], true));
+        assert!(forwarded(&["-t"], true));
+    }
+
+    #[test]
+    fn a_backend_is_named_by_its_label() {
+        for label in [
+            "process",
+            "process:auto",
+            "process:bubblewrap",
+            "passthrough",
+        ] {
+            let common = Common {
+                backend: Some(label.to_owned()),
+                ..Common::default()
+            };
+            assert!(matches!(choice(&common), Ok(Choice::Backend(_))), "{label}");
+        }
+    }
+
+    #[test]
+    fn a_backend_that_does_not_exist_is_refused_by_name() {
+        for label in [
+            "proces",
+            "process:firejail",
+            "microvm",
+            "microvm:e2b",
+            "passthrough:x",
+        ] {
+            let common = Common {
+                backend: Some(label.to_owned()),
+                ..Common::default()
+            };
+            let err = choice(&common).unwrap_err();
+            assert!(
+                matches!(&err, Failure::Usage(what) if what.contains(label)),
+                "{err}"
+            );
+        }
+    }
+}

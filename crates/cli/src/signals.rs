@@ -1,0 +1,67 @@
+//! Signals that ask this program to stop. They end its work, and never end it half-way.
+
+use std::future::Future;
+use std::io;
+
+use namzu_sandbox::Error;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::failure::{Failure, local};
+
+/// The signals that ask to stop.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+    quit: Signal,
+}
+
+impl Signals {
+    /// Takes them over. From here on none of them ends the program by itself, however often it
+    /// comes: what was begun is always taken down in order.
+    pub(crate) fn new() -> Result<Self, Failure> {
+        let open = || -> io::Result<Self> {
+            Ok(Self {
+                interrupt: signal(SignalKind::interrupt())?,
+                terminate: signal(SignalKind::terminate())?,
+                hangup: signal(SignalKind::hangup())?,
+                quit: signal(SignalKind::quit())?,
+            })
+        };
+        open().map_err(|err| local("listening for signals", err).into())
+    }
+
+    /// The number of the next one.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: none is lost.
+    pub(crate) async fn next(&mut self) -> i32 {
+        let kind = tokio::select! {
+            _ = self.interrupt.recv() => SignalKind::interrupt(),
+            _ = self.terminate.recv() => SignalKind::terminate(),
+            _ = self.hangup.recv() => SignalKind::hangup(),
+            _ = self.quit.recv() => SignalKind::quit(),
+        };
+        kind.as_raw_value()
+    }
+
+    /// Drives `work` until it is done or a signal comes; then `work` is dropped, which must clean
+    /// up after itself.
+    pub(crate) fn unless<T>(
+        &mut self,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> impl Future<Output = Result<T, Failure>> {
+        // Most of the program's state is in here; what awaits it stays small.
+        let mut work = Box::pin(work);
+        async move {
+            tokio::select! {
+                // What is done is done: its outcome is reported even if a signal came meanwhile.
+                biased;
+                done = &mut work => done.map_err(Failure::from),
+                signal = self.next() => Err(Failure::Interrupted(signal)),
+            }
+        }
+    }
+}

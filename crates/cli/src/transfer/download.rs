@@ -1,0 +1,202 @@
+//! From a sandbox to the host.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::Path;
+
+use namzu_sandbox::client::FileKind;
+use namzu_sandbox::{Error, ErrorCode, Phase, Sandbox};
+use tokio::io::AsyncRead;
+
+use super::bridge::{Counted, Source, pipe_in};
+use super::unpack::{Limits, unpack};
+use super::{Options, Progress, target};
+use crate::failure::local;
+use crate::parse::Location;
+
+/// Copies `path` inside to `to`.
+///
+/// # Errors
+///
+/// Those of [`Files`](namzu_sandbox::client::Files) and of writing to the host; `path_refused` with
+/// reasons when entries of a directory were refused, all others copied.
+pub(crate) async fn run(
+    sandbox: &Sandbox,
+    path: &str,
+    to: &Location,
+    options: Options,
+) -> Result<(), Error> {
+    let path = if path.is_empty() { "." } else { path };
+    let Location::Host(host) = to else {
+        let stdout = rustix::io::dup(rustix::stdio::stdout())
+            .map_err(|errno| local("writing to standard output", errno))?;
+        let reader = sandbox.files().reader(path).await?;
+        let progress = Progress::new(options.progress, reader.len());
+        let mut out = File::from(stdout);
+        return receive(Counted::new(reader, progress), move |source| {
+            copy(source, &mut out, u64::MAX).map(drop)
+        })
+        .await;
+    };
+    let info = sandbox.files().stat(path).await?;
+    let name = target::name_inside(path);
+    let host = target::on_host(host, name.as_deref(), options)?;
+    match info.kind {
+        FileKind::Directory => directory(sandbox, path, &host, options).await,
+        FileKind::File => file(sandbox, path, &host, info.mode, options).await,
+        _ => Err(Error::new(
+            ErrorCode::InvalidArgument,
+            "the source is neither file nor directory",
+        )
+        .during(Phase::Files)),
+    }
+}
+
+async fn file(
+    sandbox: &Sandbox,
+    path: &str,
+    host: &Path,
+    mode: u32,
+    options: Options,
+) -> Result<(), Error> {
+    // Known to be unwritable before anything is read.
+    let out = Out::open(host, mode & 0o777)?;
+    let reader = sandbox.files().reader(path).await?;
+    let progress = Progress::new(options.progress, reader.len());
+    receive(Counted::new(reader, progress), move |source| {
+        out.write(|file| copy(source, file, options.max_size).map(drop))
+    })
+    .await
+}
+
+async fn directory(
+    sandbox: &Sandbox,
+    path: &str,
+    host: &Path,
+    options: Options,
+) -> Result<(), Error> {
+    let failed = |err| local(format!("making `{}`", host.display()), err);
+    match fs::create_dir(host) {
+        Err(err) if err.kind() != io::ErrorKind::AlreadyExists => return Err(failed(err)),
+        _ => {}
+    }
+    let root = File::open(host).map_err(failed)?;
+    let reader = sandbox.files().tar_out(path).await?;
+    let progress = Progress::new(options.progress, None);
+    let limits = Limits {
+        bytes: options.max_size,
+    };
+    let done = receive(Counted::new(reader, progress), move |source| {
+        unpack(source, root.as_fd(), limits)
+    })
+    .await?;
+    if done.refused == 0 {
+        return Ok(());
+    }
+    let mut reasons = done.reasons;
+    let unnamed = done.refused - reasons.len() as u64;
+    if unnamed > 0 {
+        reasons.push(format!("{unnamed} more"));
+    }
+    Err(Error::new(
+        ErrorCode::PathRefused,
+        format!("{} entries were left out, all others copied", done.refused),
+    )
+    .with_reasons(reasons)
+    .during(Phase::Files))
+}
+
+/// Carries `from` to `work`, which blocks on a thread of its own.
+async fn receive<T: Send + 'static>(
+    from: impl AsyncRead + Unpin,
+    work: impl FnOnce(Source) -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let (feed, source) = pipe_in();
+    let work = tokio::task::spawn_blocking(move || work(source));
+    feed.run(from).await;
+    work.await
+        .map_err(|err| local("copying", io::Error::other(err)))?
+}
+
+/// Copies everything, telling the two sides' failures apart.
+fn copy(mut from: Source, to: &mut File, max: u64) -> Result<u64, Error> {
+    let mut copied = 0;
+    loop {
+        let piece = from
+            .next()
+            .map_err(|err| local("reading from the sandbox", err))?;
+        let Some(piece) = piece else {
+            return Ok(copied);
+        };
+        copied += piece.len() as u64;
+        if copied > max {
+            return Err(Error::new(
+                ErrorCode::InvalidArgument,
+                format!("the file has more than {max} bytes"),
+            )
+            .with_hint("--max-size allows more")
+            .during(Phase::Files));
+        }
+        to.write_all(&piece)
+            .map_err(|err| local("writing the copy", err))?;
+    }
+}
+
+/// The file a copy is written to.
+enum Out {
+    /// A new one that takes its name when it is whole: what was cut never looks complete, and a
+    /// symlink put there meanwhile is replaced, not followed.
+    Fresh(tempfile::NamedTempFile, std::path::PathBuf),
+    /// A device or pipe.
+    Special(File),
+}
+
+impl Out {
+    fn open(path: &Path, mode: u32) -> Result<Self, Error> {
+        let failed = |err| local(format!("writing `{}`", path.display()), err);
+        let mut path = path.to_owned();
+        let mut mode = mode;
+        match path.metadata() {
+            Ok(meta) if meta.is_dir() => {
+                return Err(failed(io::ErrorKind::IsADirectory.into()));
+            }
+            Ok(meta) if meta.file_type().is_file() => {
+                // Reached through a symlink only when that was asked for.
+                path = path.canonicalize().map_err(failed)?;
+                mode = meta.permissions().mode() & 0o777;
+            }
+            Ok(meta) if meta.file_type().is_char_device() || meta.file_type().is_fifo() => {
+                let file = File::options().write(true).open(&path).map_err(failed)?;
+                return Ok(Self::Special(file));
+            }
+            Ok(_) => return Err(failed(io::ErrorKind::InvalidInput.into())),
+            Err(err) if err.kind() == io::ErrorKind::NotFound => {}
+            Err(err) => return Err(failed(err)),
+        }
+        let parent = match path.parent() {
+            Some(parent) if parent != OsStr::new("") => parent,
+            _ => Path::new("."),
+        };
+        let file = tempfile::Builder::new()
+            .prefix(".namzu-")
+            .permissions(Permissions::from_mode(mode))
+            .tempfile_in(parent)
+            .map_err(failed)?;
+        Ok(Self::Fresh(file, path))
+    }
+
+    fn write(self, fill: impl FnOnce(&mut File) -> Result<(), Error>) -> Result<(), Error> {
+        match self {
+            Self::Fresh(mut file, path) => {
+                fill(file.as_file_mut())?;
+                file.persist(&path)
+                    .map_err(|err| local(format!("writing `{}`", path.display()), err.error))?;
+                Ok(())
+            }
+            Self::Special(mut file) => fill(&mut file),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Where a copy goes, as `cp` would have it: into a directory that exists, else by that name.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use namzu_sandbox::client::FileKind;
+use namzu_sandbox::{Error, ErrorCode, Phase, Sandbox};
+
+use super::Options;
+use crate::failure::local;
+
+/// The path of a copy of `name` at `dst` inside.
+///
+/// `None` for `name` means the content of a directory, which goes into `dst` itself.
+pub(super) async fn inside(
+    sandbox: &Sandbox,
+    dst: &str,
+    name: Option<&OsStr>,
+) -> Result<String, Error> {
+    let dst = if dst.is_empty() { "." } else { dst };
+    let Some(name) = name else {
+        return Ok(dst.to_owned());
+    };
+    let existing = match sandbox.files().stat(dst).await {
+        Ok(info) => info.kind == FileKind::Directory,
+        Err(err) if err.code() == ErrorCode::NotFound => false,
+        Err(err) => return Err(err),
+    };
+    if !existing && !dst.ends_with('/') {
+        return Ok(dst.to_owned());
+    }
+    let name = name.to_str().ok_or_else(|| {
+        Error::new(
+            ErrorCode::InvalidArgument,
+            "the name of the source is not UTF-8",
+        )
+        .with_hint("name the destination with it")
+        .during(Phase::Files)
+    })?;
+    Ok(format!("{}/{name}", dst.trim_end_matches('/')))
+}
+
+/// The path of a copy of `name` at `dst` on the host.
+pub(super) fn on_host(
+    dst: &Path,
+    name: Option<&OsStr>,
+    options: Options,
+) -> Result<PathBuf, Error> {
+    refuse_link(dst, options)?;
+    let Some(name) = name else {
+        return Ok(dst.to_owned());
+    };
+    if dst.is_dir() || dst.as_os_str().as_bytes().ends_with(b"/") {
+        let dst = dst.join(name);
+        refuse_link(&dst, options)?;
+        return Ok(dst);
+    }
+    Ok(dst.to_owned())
+}
+
+/// Refuses a symlink as the last component: a sandbox that shares the directory may have put it
+/// there.
+pub(super) fn refuse_link(path: &Path, options: Options) -> Result<(), Error> {
+    let is_link = match path.symlink_metadata() {
+        Ok(meta) => meta.is_symlink(),
+        Err(err) if err.kind() == io::ErrorKind::NotFound => false,
+        Err(err) => return Err(local(format!("looking at `{}`", path.display()), err)),
+    };
+    if !is_link || options.follow {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::PathRefused,
+        format!("`{}` is a symlink", path.display()),
+    )
+    .with_hint("--follow follows it")
+    .during(Phase::Files))
+}
+
+/// The name that a copy of `path` inside takes; `None` where it means the content: `.`, `/`, `x/.`.
+pub(super) fn name_inside(path: &str) -> Option<OsString> {
+    let last = path.trim_end_matches('/').rsplit('/').next()?;
+    // `..` has no name of its own either, and must not become one on the host.
+    (!matches!(last, "" | "." | "..")).then(|| last.into())
+}
+
+/// The name that a copy of the host's `path` takes; `None` where it means the content.
+pub(super) fn name_on_host(path: &Path) -> Option<&OsStr> {
+    // `file_name` looks through a trailing `/.`, which here means the content.
+    if path.as_os_str().as_bytes().ends_with(b"/.") {
+        return None;
+    }
+    path.file_name()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPTIONS: Options = Options {
+        max_size: 1,
+        follow: false,
+        progress: false,
+    };
+
+    #[test]
+    fn a_name_on_the_host_is_one_plain_component() {
+        for (path, name) in [
+            ("a", Some("a")),
+            ("/x/a", Some("a")),
+            ("a/", Some("a")),
+            ("a/.", None),
+            (".", None),
+            ("..", None),
+            ("a/..", None),
+            ("a/../", None),
+            ("/", None),
+            ("", None),
+        ] {
+            assert_eq!(name_inside(path), name.map(OsString::from), "{path}");
+            if !path.is_empty() {
+                assert_eq!(
+                    name_on_host(Path::new(path)),
+                    name.map(OsStr::new),
+                    "{path}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_directory_takes_the_copy_in_and_any_other_name_is_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = Some(OsStr::new("n"));
+        assert_eq!(
+            on_host(dir.path(), name, OPTIONS).unwrap(),
+            dir.path().join("n")
+        );
+        let new = dir.path().join("new");
+        assert_eq!(on_host(&new, name, OPTIONS).unwrap(), new);
+        assert_eq!(on_host(dir.path(), None, OPTIONS).unwrap(), dir.path());
+    }
+
+    #[test]
+    fn a_planted_symlink_is_no_destination() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("n");
+        std::os::unix::fs::symlink("/etc", &link).unwrap();
+        for (dst, name) in [(link.as_path(), "x"), (dir.path(), "n")] {
+            let err = on_host(dst, Some(OsStr::new(name)), OPTIONS).unwrap_err();
+            assert_eq!(err.code(), ErrorCode::PathRefused);
+        }
+        let follow = Options {
+            follow: true,
+            ..OPTIONS
+        };
+        assert!(on_host(&link, Some(OsStr::new("x")), follow).is_ok());
+    }
+}

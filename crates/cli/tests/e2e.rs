@@ -1,0 +1,3 @@
+//! End to end.
+
+fn main() {}

@@ -1,0 +1,174 @@
+//! `cp` and `ls ID:PATH`, with the sandbox as the enemy.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use crate::Case;
+use crate::cli::Cli;
+use crate::detached::Detached;
+
+pub(crate) const CASES: &[Case] = &[
+    ("a_file_goes_in_and_out_with_its_mode", file),
+    ("a_directory_goes_in_and_out", directory),
+    ("standard_streams_can_be_copied", standard),
+    ("a_copy_lands_where_cp_would_put_it", places),
+    ("a_hostile_tree_harms_nothing_and_is_reported", hostile),
+    (
+        "a_symlink_of_the_host_is_refused_unless_followed",
+        host_link,
+    ),
+    ("more_than_max_size_leaves_no_file", max_size),
+    ("a_failed_copy_keeps_what_was_there", kept),
+    ("a_listing_shows_names_and_json_escapes_them", listing),
+];
+
+fn file(cli: &Cli) {
+    let sandbox = Detached::new(cli, &[]);
+    let data: Vec<u8> = (0..5_000_000_u32).map(|n| (n % 253) as u8).collect();
+    fs::write(cli.path("f"), &data).unwrap();
+    cli.run(&["cp", "f", &sandbox.at("sub/f")]).ends(0);
+    sandbox.sh("chmod 750 sub/f").ends(0);
+    cli.run(&["cp", &sandbox.at("sub/f"), "back"]).ends(0);
+    assert!(fs::read(cli.path("back")).unwrap() == data);
+    let mode = cli.path("back").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o750);
+}
+
+fn directory(cli: &Cli) {
+    let sandbox = Detached::new(cli, &[]);
+    fs::create_dir_all(cli.path("tree/a b/c")).unwrap();
+    fs::write(cli.path("tree/a b/c/f\n"), "deep").unwrap();
+    fs::write(cli.path("tree/empty"), "").unwrap();
+    symlink("a b/c", cli.path("tree/link")).unwrap();
+    cli.run(&["cp", "tree", &sandbox.at("copy")]).ends(0);
+    assert_eq!(
+        sandbox
+            .sh("cat copy/link/f*; readlink copy/link")
+            .ends(0)
+            .text(),
+        "deepa b/c\n"
+    );
+    cli.run(&["cp", &sandbox.at("copy"), "back"]).ends(0);
+    assert_eq!(
+        fs::read_to_string(cli.path("back/a b/c/f\n")).unwrap(),
+        "deep"
+    );
+    assert_eq!(
+        fs::read_link(cli.path("back/link")).unwrap().to_str(),
+        Some("a b/c")
+    );
+}
+
+fn standard(cli: &Cli) {
+    let sandbox = Detached::new(cli, &[]);
+    cli.feed(&["cp", "-", &sandbox.at("f")], b"a\0b\xff")
+        .ends(0);
+    assert_eq!(
+        cli.run(&["cp", &sandbox.at("f"), "-"]).ends(0).stdout,
+        b"a\0b\xff"
+    );
+}
+
+fn places(cli: &Cli) {
+    let sandbox = Detached::new(cli, &[]);
+    fs::write(cli.path("f"), "x").unwrap();
+    fs::create_dir(cli.path("into")).unwrap();
+    sandbox.sh("mkdir d; echo y > g").ends(0);
+    cli.run(&["cp", "f", &sandbox.at("d")]).ends(0);
+    cli.run(&["cp", "f", &sandbox.at("new/")]).ends(0);
+    assert_eq!(sandbox.sh("cat d/f new/f").ends(0).text(), "xx");
+    cli.run(&["cp", &sandbox.at("g"), "into"]).ends(0);
+    cli.run(&["cp", &sandbox.at("d"), "into"]).ends(0);
+    cli.run(&["cp", &sandbox.at("d/."), "into"]).ends(0);
+    for name in ["into/g", "into/d/f", "into/f"] {
+        assert!(cli.path(name).exists(), "{name}");
+    }
+    cli.run(&["cp", "f", "g"]).ends(2);
+    cli.run(&["cp", &sandbox.at("f"), &sandbox.at("g")]).ends(2);
+}
+
+fn hostile(cli: &Cli) {
+    let sandbox = Detached::new(cli, &[]);
+    fs::write(cli.path("victim"), "safe").unwrap();
+    sandbox
+        .sh("mkdir -p t/d; cd t; echo good > f; ln -s ../victim out; ln -s / root; ln -s ../../.. d/up
+             mkfifo pipe; cp f su; chmod 4755 su; ln -s f fine")
+        .ends(0);
+    let out = cli.run(&["cp", &sandbox.at("t"), "t"]).ends(207);
+    for name in ["out", "root", "d/up", "su"] {
+        assert!(
+            out.stderr.contains(&format!("`{name}`")),
+            "{name}: {}",
+            out.stderr
+        );
+        assert!(
+            cli.path(&format!("t/{name}")).symlink_metadata().is_err(),
+            "{name}"
+        );
+    }
+    assert!(cli.path("t/pipe").symlink_metadata().is_err());
+    assert_eq!(fs::read_to_string(cli.path("t/fine")).unwrap(), "good\n");
+    assert_eq!(fs::read_to_string(cli.path("victim")).unwrap(), "safe");
+}
+
+fn host_link(cli: &Cli) {
+    let sandbox = Detached::new(cli, &[]);
+    fs::write(cli.path("victim"), "safe").unwrap();
+    symlink("victim", cli.path("link")).unwrap();
+    sandbox.sh("echo evil > f").ends(0);
+    cli.run(&["cp", &sandbox.at("f"), "link"]).ends(207);
+    cli.run(&["cp", "link", &sandbox.at("g")]).ends(207);
+    assert_eq!(fs::read_to_string(cli.path("victim")).unwrap(), "safe");
+    cli.run(&["cp", "-L", "link", &sandbox.at("g")]).ends(0);
+    assert_eq!(sandbox.sh("cat g").ends(0).text(), "safe");
+    cli.run(&["cp", "-L", &sandbox.at("f"), "link"]).ends(0);
+    assert_eq!(fs::read_to_string(cli.path("victim")).unwrap(), "evil\n");
+    assert!(cli.path("link").symlink_metadata().unwrap().is_symlink());
+}
+
+fn names(cli: &Cli) -> Vec<String> {
+    let entries = fs::read_dir(cli.dir.path()).unwrap();
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+fn max_size(cli: &Cli) {
+    let sandbox = Detached::new(cli, &[]);
+    sandbox
+        .sh("head -c 100000 /dev/zero > f; mkdir d; cp f d")
+        .ends(0);
+    cli.run(&["cp", "--max-size", "64k", &sandbox.at("f"), "f"])
+        .ends(201);
+    assert!(names(cli).is_empty(), "{:?}", names(cli));
+    cli.run(&["cp", "--max-size", "64k", &sandbox.at("d"), "d"])
+        .ends(201);
+}
+
+fn kept(cli: &Cli) {
+    let sandbox = Detached::new(cli, &[]);
+    fs::write(cli.path("f"), "kept").unwrap();
+    cli.run(&["cp", &sandbox.at("no-such"), "f"]).ends(205);
+    cli.run(&["cp", "no-such", &sandbox.at("f")]).ends(205);
+    assert_eq!(fs::read_to_string(cli.path("f")).unwrap(), "kept");
+    assert_eq!(names(cli), ["f"]);
+}
+
+fn listing(cli: &Cli) {
+    let sandbox = Detached::new(cli, &[]);
+    sandbox
+        .sh(r#"mkdir d; echo x > "d/$(printf 'a\033]0;x\007')""#)
+        .ends(0);
+    let out = cli.run(&["ls", "--json", &sandbox.at("d")]).ends(0);
+    assert!(!out.stdout.contains(&0x1b));
+    let found: serde_json::Value = serde_json::from_str(out.text()).unwrap();
+    assert_eq!(found[0]["name"], "a\u{1b}]0;x\u{7}");
+    assert_eq!(found[0]["size"], 2);
+    // Into a pipe the name goes as it is.
+    assert!(
+        cli.run(&["ls", &sandbox.at("d")])
+            .ends(0)
+            .text()
+            .contains("a\u{1b}]0;x\u{7}")
+    );
+}
