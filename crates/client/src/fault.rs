@@ -53,12 +53,12 @@ fn translate(phase: Phase, code: Code) -> ErrorCode {
         Code::DeadlineExceeded if phase == Phase::Exec => ErrorCode::ExecTimeout,
         Code::DeadlineExceeded => ErrorCode::RequestTimeout,
         Code::Unimplemented => ErrorCode::Unsupported,
+        Code::Unavailable => ErrorCode::SandboxLost,
         Code::Canceled
         | Code::Unknown
         | Code::ResourceExhausted
         | Code::Aborted
         | Code::Internal
-        | Code::Unavailable
         | Code::DataLoss => ErrorCode::BackendFailed,
     }
 }
@@ -75,6 +75,7 @@ pub(crate) fn refused_http(phase: Phase, what: &str, status: u16, message: &str)
         507 => Code::ResourceExhausted,
         // Whatever answers in its place; a gateway finds nobody.
         502 if phase == Phase::Tunnel => Code::NotFound,
+        502..=504 => Code::Unavailable,
         _ => Code::Internal,
     };
     refused(phase, what, code, message)

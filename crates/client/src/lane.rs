@@ -106,6 +106,11 @@ impl Lane {
         }
     }
 
+    /// Passes nothing any more: the worker does not take it.
+    pub(crate) fn abandon(&self) {
+        self.broken.store(true, Ordering::Relaxed);
+    }
+
     fn try_pass(&self, stdin: bool) -> io::Result<(u64, Option<Sender>, Pipes)> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (stdout, child_stdout) = pipe_with(PipeFlags::CLOEXEC)?;

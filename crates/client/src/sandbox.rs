@@ -2,11 +2,12 @@
 
 use std::future::Future;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use namzu_core::{Duplex, Error, ErrorCode, Launched, Phase, Receipt, Result, Teardown};
 use namzu_types::{ExecRequest, SandboxId};
-use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -134,7 +135,7 @@ impl Sandbox {
     ///
     /// Dropping the future kills the command and everything it started.
     pub async fn exec(&self, request: ExecRequest) -> Result<ExecOutput> {
-        collect::exec(&self.worker, request, None).await
+        collect::exec(&self.worker, self.inside(request), None).await
     }
 
     /// Runs a command to its end or until `cancel`, which kills it and everything it started.
@@ -151,7 +152,7 @@ impl Sandbox {
         request: ExecRequest,
         cancel: &CancellationToken,
     ) -> Result<ExecOutput> {
-        collect::exec(&self.worker, request, Some(cancel)).await
+        collect::exec(&self.worker, self.inside(request), Some(cancel)).await
     }
 
     /// Starts a command that lives as long as its handle: dropping the [`Process`] kills it and
@@ -165,7 +166,7 @@ impl Sandbox {
     ///
     /// Dropping the future kills what was started.
     pub async fn spawn(&self, request: ExecRequest) -> Result<Process> {
-        process::start(&self.worker, request, Mode::Owned).await
+        process::start(&self.worker, self.inside(request), Mode::Owned).await
     }
 
     /// Starts a command that outlives its handle: it runs until it ends, is killed or the sandbox
@@ -179,7 +180,7 @@ impl Sandbox {
     ///
     /// Dropping the future may leave the command running: give it a tag to find it by.
     pub async fn spawn_background(&self, request: ExecRequest) -> Result<Process> {
-        process::start(&self.worker, request, Mode::Background).await
+        process::start(&self.worker, self.inside(request), Mode::Background).await
     }
 
     /// The commands that run, and those that ended lately.
@@ -248,5 +249,16 @@ impl Sandbox {
         let done = self.ending.teardown.lock().await.destroy().await;
         self.worker.close();
         done.map_err(|err| err.during(Phase::Destroy))
+    }
+
+    /// Makes a relative working directory relative to the workspace, as paths of files are.
+    fn inside(&self, mut request: ExecRequest) -> ExecRequest {
+        if let Some(cwd) = &mut request.cwd
+            && Path::new(cwd).is_relative()
+            && !cwd.starts_with('~')
+        {
+            *cwd = format!("{}/{cwd}", self.workspace);
+        }
+        request
     }
 }

@@ -34,7 +34,14 @@ mod sealed {
 
 /// A message of the envd wire. Sealed: its JSON is known to be writable.
 pub trait WireMessage:
-    prost::Message + Default + Clone + PartialEq + Serialize + DeserializeOwned + sealed::Sealed
+    prost::Message
+    + Default
+    + Clone
+    + PartialEq
+    + std::fmt::Debug
+    + Serialize
+    + DeserializeOwned
+    + sealed::Sealed
 {
 }
 

@@ -15,6 +15,7 @@ pub mod connect;
 pub mod ext;
 pub mod filesystem;
 pub mod httperror;
+pub mod path_text;
 pub mod permissions;
 pub mod process;
 pub mod query;

@@ -7,7 +7,7 @@ use namzu_protocol::{Bytes, Codec, Timestamp, WireMessage};
 
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
-    digits.chunks(2).map(|pair| hex_byte(pair)).collect()
+    digits.chunks(2).map(hex_byte).collect()
 }
 
 fn hex_byte(pair: &[u8]) -> u8 {

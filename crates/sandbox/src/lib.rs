@@ -1,6 +1,51 @@
 //! Runs untrusted code in a sandbox, and says exactly what holds it.
+//!
+//! ```no_run
+//! # async fn example() -> namzu_sandbox::Result<()> {
+//! use namzu_sandbox::{
+//!     ExecRequest, SandboxProviderConfig, SandboxSpec, create_sandbox_provider,
+//! };
+//!
+//! let provider = create_sandbox_provider(&SandboxProviderConfig::default())?;
+//! let sandbox = provider.create(SandboxSpec::default()).await?;
+//! let output = sandbox
+//!     .exec(ExecRequest::new(["python3", "-c", "print(2**64)"]))
+//!     .await?;
+//! assert!(output.status.success());
+//! sandbox.destroy().await
+//! # }
+//! ```
+//!
+//! A configuration is the TypeScript package's JSON. Whatever is wrong with it is said at once,
+//! before anything starts:
+//!
+//! ```
+//! use namzu_sandbox::SandboxProviderConfig;
+//!
+//! let err = SandboxProviderConfig::from_json_str(r#"{"backend": {"tier": "vm"}}"#).unwrap_err();
+//! assert_eq!(
+//!     err.reasons(),
+//!     ["`backend.tier`: `vm` is unknown; there are process, container, microvm, passthrough"],
+//! );
+//! ```
+//!
+//! A backend of one's own takes a configuration's place in the [`Registry`], or goes straight to
+//! [`SandboxProvider::new`]:
+//!
+//! ```
+//! # use std::sync::Arc;
+//! use namzu_sandbox::{Backend, Registry, types::Tier};
+//!
+//! fn with_mine(mine: Arc<dyn Backend>) -> Registry {
+//!     Registry::builtin().with("container:docker", Tier::Container, move |_request| {
+//!         Ok(Arc::clone(&mine))
+//!     })
+//! }
+//! ```
 #![forbid(unsafe_code)]
 
+mod builtin;
+mod doctor;
 mod load;
 mod registry;
 
@@ -21,6 +66,7 @@ pub use namzu_types::{
     SandboxProviderConfig, SandboxSpec, ValueSource,
 };
 
+pub use crate::doctor::doctor;
 pub use crate::load::load_config;
 pub use crate::registry::{BackendInfo, BackendRequest, BackendStatus, Factory, Registry};
 
@@ -38,9 +84,4 @@ pub fn create_sandbox_provider(config: &SandboxProviderConfig) -> Result<Sandbox
 #[must_use]
 pub fn backends() -> Vec<BackendInfo> {
     Registry::builtin().backends()
-}
-
-/// Looks at this host with the eyes of every backend of this build. Changes nothing.
-pub async fn doctor() -> Vec<Finding> {
-    Vec::new()
 }

@@ -11,27 +11,7 @@ use namzu_types::config::BackendConfig;
 use namzu_types::{Capabilities, SandboxProviderConfig, Tier};
 use serde::Serialize;
 
-/// One line for each backend: its label, its tier, and its feature with the way to make it, or
-/// `unwritten`.
-macro_rules! backends {
-    (@state $feature:literal $sample:expr => $factory:expr) => {{
-        #[cfg(feature = $feature)]
-        {
-            State::Built {
-                factory: Arc::new($factory),
-                sample: Some($sample),
-            }
-        }
-        #[cfg(not(feature = $feature))]
-        {
-            State::LeftOut { feature: $feature }
-        }
-    }};
-    (@state unwritten) => { State::NotWritten };
-    ($($label:literal $tier:ident [$($state:tt)+])*) => {
-        [$(($label, Tier::$tier, backends!(@state $($state)+)),)*]
-    };
-}
+use crate::builtin;
 
 /// What a [`Factory`] makes a backend from.
 #[derive(Clone, Copy, Debug)]
@@ -60,16 +40,16 @@ struct Entry {
 }
 
 #[derive(Clone)]
-enum State {
+pub(crate) enum State {
     Built {
         factory: Factory,
         /// A configuration with which to ask for the capabilities; third parties give none.
-        sample: Option<BackendConfig>,
+        sample: Option<Box<BackendConfig>>,
     },
-    LeftOut {
-        feature: &'static str,
+    Absent {
+        status: BackendStatus,
+        reason: &'static str,
     },
-    NotWritten,
 }
 
 /// One backend, as [`Registry::backends`] lists it.
@@ -88,6 +68,9 @@ pub struct BackendInfo {
     /// Why it cannot be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What a person can do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
 }
 
 /// Whether a backend can be used.
@@ -108,20 +91,8 @@ impl Registry {
     /// Every backend of this build, and the names of those that are not part of it.
     #[must_use]
     pub fn builtin() -> Self {
-        let entries = backends! {
-            "passthrough" Passthrough [unwritten]
-            "process:bubblewrap" Process [unwritten]
-            "process:native" Process [unwritten]
-            "process:seatbelt" Process [unwritten]
-            "container:docker" Container [unwritten]
-            "container:runsc" Container [unwritten]
-            "container:aci-standby-pool" Container [unwritten]
-            "microvm:e2b" Microvm [unwritten]
-            "microvm:fly-machines" Microvm [unwritten]
-            "microvm:self-hosted" Microvm [unwritten]
-        };
         Self {
-            entries: entries
+            entries: builtin::backends()
                 .into_iter()
                 .map(|(label, tier, state)| (label.to_owned(), Entry { tier, state }))
                 .collect(),
@@ -184,23 +155,20 @@ impl Registry {
         let candidates = self.entries.iter().filter(|(known, entry)| {
             known.as_str() == label || (label == "process:auto" && entry.tier == tier)
         });
-        let mut feature = None;
-        let mut known = false;
+        let mut why = "is not known";
         for (_, entry) in candidates {
-            known = true;
             match &entry.state {
                 State::Built { factory, sample: _ } => return Ok(factory),
-                State::LeftOut { feature: name } => feature = feature.or(Some(*name)),
-                State::NotWritten => {}
+                // What was left out is there for the asking, what is not written is not.
+                State::Absent {
+                    status: BackendStatus::NotBuilt,
+                    reason,
+                } => why = reason,
+                State::Absent { reason, status: _ } if why == "is not known" => why = reason,
+                State::Absent { .. } => {}
             }
         }
-        Err(refused(match (feature, known) {
-            (Some(name), _) => {
-                format!("backend `{label}` was left out of this build: feature `{name}`")
-            }
-            (None, true) => format!("backend `{label}` is not written yet"),
-            (None, false) => format!("backend `{label}` is not known"),
-        }))
+        Err(refused(format!("backend `{label}` {why}")))
     }
 
     fn built(&self) -> impl Iterator<Item = &str> {
@@ -235,7 +203,15 @@ impl fmt::Debug for Registry {
 
 impl Entry {
     fn info(&self, label: &str) -> BackendInfo {
-        let (status, capabilities, reason) = match &self.state {
+        let mut info = BackendInfo {
+            label: label.to_owned(),
+            tier: self.tier,
+            status: BackendStatus::Available,
+            capabilities: None,
+            reason: None,
+            fix: None,
+        };
+        match &self.state {
             State::Built {
                 factory,
                 sample: Some(config),
@@ -243,32 +219,20 @@ impl Entry {
                 config,
                 layout: None,
             }) {
-                Ok(backend) => (BackendStatus::Available, Some(backend.capabilities()), None),
-                Err(err) => (
-                    BackendStatus::HostUnsupported,
-                    None,
-                    Some(Chain(&err).to_string()),
-                ),
+                Ok(backend) => info.capabilities = Some(backend.capabilities()),
+                Err(err) => {
+                    info.status = BackendStatus::HostUnsupported;
+                    info.reason = Some(Chain(&err).to_string());
+                    info.fix = err.hint().map(str::to_owned);
+                }
             },
             // Without a configuration nothing can be asked.
-            State::Built { sample: None, .. } => (BackendStatus::Available, None, None),
-            State::LeftOut { feature } => (
-                BackendStatus::NotBuilt,
-                None,
-                Some(format!("left out of this build: feature `{feature}`")),
-            ),
-            State::NotWritten => (
-                BackendStatus::NotWritten,
-                None,
-                Some("not written yet".to_owned()),
-            ),
-        };
-        BackendInfo {
-            label: label.to_owned(),
-            tier: self.tier,
-            status,
-            capabilities,
-            reason,
+            State::Built { sample: None, .. } => {}
+            State::Absent { status, reason } => {
+                info.status = *status;
+                info.reason = Some((*reason).to_owned());
+            }
         }
+        info
     }
 }

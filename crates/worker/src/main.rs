@@ -5,6 +5,7 @@ mod config;
 mod files;
 mod http;
 mod janitor;
+mod lane;
 mod process;
 mod reaper;
 mod router;

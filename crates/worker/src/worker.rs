@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use crate::config::Config;
+use crate::files::Files;
+use crate::lane::Lane;
 use crate::process::Table;
 
 /// The state of one worker; shared as `Arc<Worker>`.
@@ -10,16 +12,30 @@ use crate::process::Table;
 pub(crate) struct Worker {
     /// How it was started.
     pub(crate) config: Arc<Config>,
+    /// The roots and watches of file calls.
+    pub(crate) files: Files,
     processes: Table,
+    lane: Option<Lane>,
 }
 
 impl Worker {
-    pub(crate) fn new(config: Config) -> Self {
+    /// Takes over the descriptors that the configuration names.
+    ///
+    /// # Errors
+    /// One of them is not open.
+    pub(crate) fn new(config: Config) -> std::io::Result<Self> {
         let config = Arc::new(config);
-        Self {
+        Ok(Self {
             processes: Table::new(Arc::clone(&config)),
+            lane: config.lane.map(Lane::adopt).transpose()?,
+            files: Files::open(&config)?,
             config,
-        }
+        })
+    }
+
+    /// The fd lane, if there is one.
+    pub(crate) fn lane(&self) -> Option<&Lane> {
+        self.lane.as_ref()
     }
 
     /// The commands, running and lately ended.

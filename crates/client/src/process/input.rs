@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use namzu_core::{Error, ErrorCode, Phase, Result};
@@ -42,7 +43,15 @@ enum Sink {
 /// The bytes of the request, on their way, or the end of input.
 enum Feeding {
     Pipe(Feed),
-    Call(Pin<Box<dyn Future<Output = ()> + Send>>),
+    /// In a mutex that nobody locks: it makes the handle `Sync`, so that a future that holds a
+    /// reference to it across an await is `Send`.
+    Call(Mutex<Pin<Box<dyn Future<Output = ()> + Send>>>),
+}
+
+impl Feeding {
+    fn call(call: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self::Call(Mutex::new(Box::pin(call)))
+    }
 }
 
 pub(super) struct Input {
@@ -124,7 +133,11 @@ impl Input {
             let fed = match (feeding, &self.sink) {
                 (Feeding::Pipe(feed), Sink::Pipe(pipe)) => feed.poll(pipe, cx).map(drop),
                 (Feeding::Pipe(_), _) => Poll::Ready(()),
-                (Feeding::Call(call), _) => call.as_mut().poll(cx),
+                (Feeding::Call(call), _) => call
+                    .get_mut()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .as_mut()
+                    .poll(cx),
             };
             if fed.is_pending() {
                 return Poll::Pending;
@@ -152,9 +165,9 @@ impl Input {
             pty @ Sink::Pty => self.sink = pty,
             Sink::Stdin | Sink::Unknown => {
                 let worker = worker.clone();
-                self.feeding = Some(Feeding::Call(Box::pin(async move {
+                self.feeding = Some(Feeding::call(async move {
                     let _ = close(&worker, pid).await;
-                })));
+                }));
             }
         }
     }
@@ -246,7 +259,7 @@ fn input(pty: bool, bytes: Bytes) -> Option<ProcessInput> {
 fn stream(worker: &Worker, pid: u32, pty: bool, mut bytes: Bytes) -> Feeding {
     use stream_input_request::Event;
     let conn = worker.conn().clone();
-    Feeding::Call(Box::pin(async move {
+    Feeding::call(async move {
         let mut first = Some(Event::Start(StreamInputStart {
             process: Some(ProcessSelector::pid(pid)),
         }));
@@ -268,7 +281,7 @@ fn stream(worker: &Worker, pid: u32, pty: bool, mut bytes: Bytes) -> Feeding {
         // Without a deadline: it lasts as long as the command reads. Its failure is the command's
         // not wanting it; a lost connection shows on the event stream.
         let _ = conn.send(call, Payload::Pieces(&mut pieces)).await;
-    }))
+    })
 }
 
 async fn send(worker: &Worker, pid: u32, pty: bool, bytes: &[u8]) -> Result<()> {

@@ -20,6 +20,9 @@ use crate::messages::Messages;
 use crate::worker::Worker;
 use crate::{OutputCap, Usage};
 
+/// Bytes of the end of a stream that the worker holds back; for more, it sends everything.
+const TAIL_CAP: usize = 64 << 20;
+
 /// A message with a process event in it.
 pub(super) trait Carrier: WireMessage {
     fn event(self) -> Option<ProcessEvent>;
@@ -81,14 +84,8 @@ pub(crate) async fn start(worker: &Worker, request: ExecRequest, mode: Mode) -> 
     // Nothing to read is what /dev/null gives.
     let stdin = stdin.filter(|bytes| mode != Mode::Exec || !bytes.is_empty());
     let wants_stdin = stdin.is_some() || pty.is_some();
-    // What runs on its own must be found again with its output, which the lane bypasses.
-    let passed = match (mode, pty, worker.lane()) {
-        (Mode::Exec | Mode::Owned, None, Some(lane)) => lane.pass(wants_stdin),
-        _ => None,
-    };
     let (process, argv) = config(argv, env, cwd);
-    let capped = mode == Mode::Exec && passed.is_none();
-    let message = StartRequest {
+    let mut message = StartRequest {
         process: Some(process),
         pty: pty.map(|size| wire::Pty {
             size: Some(size_of(size)),
@@ -101,32 +98,50 @@ pub(crate) async fn start(worker: &Worker, request: ExecRequest, mode: Mode) -> 
             address_space: limits.address_space,
             file_size: limits.file_size,
             open_files: limits.open_files,
-            lane: passed.as_ref().map(|passed| passed.id),
             // Nobody attaches to what ends with its handle.
             retain_bytes: (mode != Mode::Background).then_some(0),
             argv,
             kill_on_disconnect: mode != Mode::Background,
-            head: capped.then_some(cap.head as u64),
-            tail: capped.then_some(cap.tail as u64),
+            ..StartOptions::default()
         }),
     };
-    let opened =
-        Messages::<StartResponse>::open(worker, Phase::Exec, WHAT, wire::START, &message).await;
-    let (ticket, pipe, pipes) = match passed {
-        Some(passed) => (Some(passed.ticket), passed.stdin, Some(passed.output)),
-        None => (None, None, None),
+    // What runs on its own must be found again with its output, which the lane bypasses.
+    let mut passed = match (mode, pty, worker.lane()) {
+        (Mode::Exec | Mode::Owned, None, Some(lane)) => lane.pass(wants_stdin),
+        _ => None,
     };
-    // Any answer says that the worker has dealt with the descriptors.
-    let answered = opened
-        .as_ref()
-        .err()
-        .is_none_or(|err| !err.code().is_retryable());
-    if let Some(ticket) = ticket
-        && answered
-    {
-        ticket.claimed();
-    }
-    let mut messages = opened.map_err(not_started)?;
+    let (mut messages, pipe, pipes) = loop {
+        let options = message.options.get_or_insert_default();
+        options.lane = passed.as_ref().map(|passed| passed.id);
+        if mode == Mode::Exec && passed.is_none() && cap.tail <= TAIL_CAP {
+            options.head = Some(cap.head as u64);
+            options.tail = Some(cap.tail as u64);
+        }
+        let opened =
+            Messages::<StartResponse>::open(worker, Phase::Exec, WHAT, wire::START, &message).await;
+        let Some(passed) = passed.take() else {
+            break (opened.map_err(not_started)?, None, None);
+        };
+        match opened {
+            Ok(messages) => {
+                passed.ticket.claimed();
+                break (messages, passed.stdin, Some(passed.output));
+            }
+            Err(err) if is_lane(&err) => {
+                // The worker closed it, or never had it: go on without.
+                if let Some(lane) = worker.lane() {
+                    lane.abandon();
+                }
+            }
+            Err(err) => {
+                // An answer says that the worker has dealt with the descriptors.
+                if !err.is_retryable() {
+                    passed.ticket.claimed();
+                }
+                return Err(not_started(err));
+            }
+        }
+    };
     let first = tokio::time::timeout(worker.request(), messages.next(worker))
         .await
         .map_err(|_| worker.late(Phase::Exec, WHAT))?
@@ -200,10 +215,15 @@ fn started(what: &str, first: Option<impl Carrier>) -> Result<u32> {
     }
 }
 
+/// Whether a start was refused because of the lane alone.
+fn is_lane(err: &Error) -> bool {
+    err.code() == ErrorCode::InvalidArgument && err.to_string().contains("over the lane")
+}
+
 /// A refusal to start is the command's, unless it says that the request is wrong.
 fn not_started(err: Error) -> Error {
     match err.code() {
-        ErrorCode::NotFound | ErrorCode::PermissionDenied => Error::new(
+        ErrorCode::NotFound | ErrorCode::PermissionDenied | ErrorCode::BackendFailed => Error::new(
             ErrorCode::CommandNotStarted,
             "the command could not be started",
         )

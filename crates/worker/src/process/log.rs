@@ -17,7 +17,7 @@ impl Stream {
     /// All of them.
     pub(crate) const ALL: [Self; Self::COUNT] = [Self::Stdout, Self::Stderr, Self::Pty];
 
-    fn index(self) -> usize {
+    pub(super) fn index(self) -> usize {
         match self {
             Self::Stdout => 0,
             Self::Stderr => 1,

@@ -16,11 +16,14 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
+mod capped;
 mod command;
 mod environment;
 mod log;
 mod oom;
 mod pump;
+pub(crate) mod service;
+mod signal;
 mod spawn;
 mod start;
 mod subscription;
@@ -159,7 +162,9 @@ pub(crate) enum StartError {
     NotFound(String),
     /// The program or the directory may not be used.
     Denied(String),
-    /// The system had no room for another process, or something unforeseen.
+    /// The system has no room for another process or descriptor.
+    Exhausted(String),
+    /// Something unforeseen.
     Failed(String),
 }
 
@@ -170,6 +175,7 @@ impl std::fmt::Display for StartError {
             Self::Invalid(text)
             | Self::NotFound(text)
             | Self::Denied(text)
+            | Self::Exhausted(text)
             | Self::Failed(text) => f.write_str(text),
         }
     }

@@ -192,7 +192,11 @@ fn register(fd: OwnedFd, interest: Interest) -> Result<AsyncFd<OwnedFd>, StartEr
 }
 
 fn failed(what: &str, error: Errno) -> StartError {
-    StartError::Failed(format!("could not {what}: {error}"))
+    let text = format!("could not {what}: {error}");
+    match error {
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOSPC => StartError::Exhausted(text),
+        _ => StartError::Failed(text),
+    }
 }
 
 fn limits(limits: Limits) -> Vec<(u32, u64)> {
@@ -257,7 +261,7 @@ fn explain(failure: &Failure, program: &str, cwd: String) -> StartError {
         (Step::Limit, _) => {
             StartError::Invalid(format!("could not set a limit: {}", failure.source))
         }
-        (Step::Clone, libc::EAGAIN) => StartError::Failed("no more processes are allowed".into()),
+        (Step::Clone, libc::EAGAIN) => StartError::Exhausted("no more processes are allowed".into()),
         (step, _) => StartError::Failed(format!(
             "could not start '{program}' ({step:?}): {}",
             failure.source
