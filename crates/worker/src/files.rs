@@ -27,7 +27,7 @@ use crate::auth::Access as Door;
 use crate::http::{self as web, Request, Response};
 use crate::worker::Worker;
 
-pub(crate) use fail::{Fail, Kind, Outcome};
+pub(crate) use fail::{Fail, Kind, Outcome, io as io_fail};
 pub(crate) use jail::{Access, Jail, Last, Parents};
 pub(crate) use state::{Files, confined};
 pub(crate) use stop::blocking;

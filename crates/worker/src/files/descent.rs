@@ -28,10 +28,6 @@ impl Descent {
         self.here.as_fd()
     }
 
-    /// How many directories lie above, up to where the walk began.
-    pub(crate) fn depth(&self) -> usize {
-        self.above.len()
-    }
 
     /// Enters a directory, never through a link.
     pub(crate) fn down(&mut self, name: &CStr) -> rustix::io::Result<()> {
