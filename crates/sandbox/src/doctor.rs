@@ -1,0 +1,27 @@
+//! Looks at this host.
+
+use namzu_core::{Finding, Verdict};
+
+use crate::registry::{BackendStatus, Registry};
+
+/// Looks at this host with the eyes of every backend of this build. Changes nothing.
+pub async fn doctor() -> Vec<Finding> {
+    Registry::builtin()
+        .backends()
+        .into_iter()
+        .filter_map(|info| {
+            let (verdict, found) = match info.status {
+                BackendStatus::Available => (Verdict::Ok, "can be used".to_owned()),
+                BackendStatus::HostUnsupported => (Verdict::Problem, info.reason?),
+                BackendStatus::NotBuilt | BackendStatus::NotWritten => return None,
+            };
+            Some(Finding {
+                backend: info.label,
+                subject: "backend".to_owned(),
+                verdict,
+                found,
+                fix: info.fix,
+            })
+        })
+        .collect()
+}
