@@ -177,3 +177,60 @@ pub fn partial_output(err: &Error) -> Option<&ExecOutput> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is kept of `stream` when it comes in chunks of `size`.
+    fn kept(stream: &[u8], head: usize, tail: usize, size: usize) -> Captured {
+        let mut capture = Capture::new(OutputCap { head, tail });
+        stream.chunks(size).for_each(|chunk| capture.push(chunk));
+        capture.finish()
+    }
+
+    #[test]
+    fn the_ends_of_a_stream_are_kept_however_it_is_cut() {
+        let stream: Vec<u8> = (0..=255).collect();
+        for head in [0, 1, 7, 100, 300] {
+            for tail in [0, 1, 7, 100, 300] {
+                for size in [1, 2, 3, 64, 99, 256] {
+                    let kept = kept(&stream, head, tail, size);
+                    let middle = head.min(stream.len());
+                    let rest = &stream[middle..];
+                    assert_eq!(kept.head, stream[..middle]);
+                    assert_eq!(kept.tail, rest[rest.len().saturating_sub(tail)..]);
+                    assert_eq!(kept.total, 256);
+                    assert_eq!(kept.is_truncated(), head + tail < 256);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_joined_to_the_head_over_a_gap() {
+        let mut capture = Capture::new(OutputCap { head: 8, tail: 4 });
+        capture.push(b"ab");
+        capture.skip(10);
+        capture.push(b"yz");
+        let kept = capture.finish();
+        assert_eq!((&kept.head[..], &kept.tail[..]), (&b"ab"[..], &b"yz"[..]));
+        assert_eq!(kept.total, 14);
+        assert_eq!(kept.text_lossy(), "ab\n[... 10 bytes dropped ...]\nyz");
+    }
+
+    #[test]
+    fn a_total_beyond_all_numbers_is_no_panic() {
+        let mut capture = Capture::new(OutputCap { head: 1, tail: 1 });
+        capture.skip(u64::MAX);
+        capture.skip(u64::MAX);
+        capture.push(b"x");
+        assert_eq!(capture.finish().total, u64::MAX);
+    }
+
+    #[test]
+    fn a_character_that_straddles_head_and_tail_is_whole() {
+        let kept = kept("aé".as_bytes(), 2, 8, 3);
+        assert_eq!(kept.text_lossy(), "aé");
+    }
+}

@@ -318,6 +318,3 @@ fn fresh_id() -> Result<SandboxId> {
         Error::new(ErrorCode::Internal, "a fresh sandbox id is malformed").with_source(err)
     })
 }
-
-#[cfg(test)]
-mod tests;

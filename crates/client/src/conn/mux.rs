@@ -75,10 +75,7 @@ impl Mux {
             .map_err(|err| {
                 Error::new(ErrorCode::SandboxLost, "the worker's stream is closed").with_source(err)
             })?;
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "`Driver` owns the task and aborts it when dropped"
-        )]
+        // `Driver` owns the task and aborts it when dropped.
         let task = tokio::spawn(async move {
             // Every stream of the connection reports the failure to its own caller.
             if let Err(err) = connection.await {

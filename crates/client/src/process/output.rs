@@ -195,7 +195,7 @@ impl Output {
             Some(WireEvent::Start(_)) => Err(self.events.violation("a command starts twice")),
             Some(WireEvent::Data(data)) => Ok(self.take_data(data)),
             Some(WireEvent::End(last)) => {
-                self.end = Some(end(last));
+                self.end = Some(end(&last));
                 if let Some(pipes) = &mut self.pipes {
                     pipes.command_ended();
                 }

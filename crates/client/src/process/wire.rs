@@ -273,7 +273,7 @@ fn info(listed: wire::ProcessInfo) -> ProcessInfo {
         started: UNIX_EPOCH
             .checked_add(Duration::from_millis(state.started_unix_ms))
             .filter(|started| *started != SystemTime::UNIX_EPOCH),
-        exit: state.exit.map(|exit| end(exit).ended.status),
+        exit: state.exit.map(|exit| end(&exit).ended.status),
         printed: Cursor {
             stdout: state.stdout_bytes,
             stderr: state.stderr_bytes,
@@ -283,7 +283,7 @@ fn info(listed: wire::ProcessInfo) -> ProcessInfo {
 }
 
 /// Reads the last event of a command.
-pub(super) fn end(event: EndEvent) -> End {
+pub(super) fn end(event: &EndEvent) -> End {
     let info = event.info.unwrap_or_default();
     // Where only envd's words are there, a signal has no number: `signal: killed`.
     let status = match (info.signal, event.exited) {

@@ -1,0 +1,300 @@
+//! A backend whose worker is a script over an in-memory stream.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{RecvStream, SendStream};
+use http::{Response, StatusCode};
+use namzu_client::{Sandbox, SandboxProvider};
+use namzu_core::types::{
+    Capabilities, Controls, EgressCapabilities, SandboxId, SandboxSpec, Strength, Tier,
+};
+use namzu_core::{Backend, Channel, DuplexChannel, Error, ErrorCode, Launched, Result, Teardown};
+use namzu_protocol::connect::{EndStream, Envelope};
+use namzu_protocol::process::{
+    DataEvent, EndEvent, EndInfo, ProcessEvent, StartEvent, StartResponse, data_event,
+    process_event,
+};
+use namzu_protocol::{Codec, ext};
+use tokio::io::DuplexStream;
+use tokio::task::JoinSet;
+
+pub(crate) type Boxed = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// One request to the script.
+pub(crate) struct Call {
+    pub(crate) path: String,
+    pub(crate) body: RecvStream,
+    respond: SendResponse<Bytes>,
+}
+
+impl Call {
+    /// The whole body of the request.
+    pub(crate) async fn read(&mut self) -> Bytes {
+        let mut whole = Vec::new();
+        while let Some(Ok(chunk)) = self.body.data().await {
+            let _ = self.body.flow_control().release_capacity(chunk.len());
+            whole.extend_from_slice(&chunk);
+        }
+        whole.into()
+    }
+
+    /// Answers with a whole body.
+    pub(crate) fn answer(mut self, status: u16, kind: &str, body: impl Into<Bytes>) {
+        let head = head(status, kind);
+        if let Ok(mut send) = self.respond.send_response(head, false) {
+            let _ = send.send_data(body.into(), true);
+        }
+    }
+
+    /// Answers with a body that is sent bit by bit.
+    pub(crate) fn stream(mut self, kind: &str) -> Script {
+        let send = self.respond.send_response(head(200, kind), false);
+        Script {
+            send: send.expect("the client is there"),
+            _body: self.body,
+        }
+    }
+
+    /// Answers as the worker does to a start: the stream, with the start event.
+    pub(crate) fn started(self, pid: u32) -> Script {
+        let mut script = self.stream("application/connect+proto");
+        script.event(process_event::Event::Start(StartEvent { pid }));
+        script
+    }
+}
+
+fn head(status: u16, kind: &str) -> Response<()> {
+    Response::builder()
+        .status(StatusCode::from_u16(status).unwrap())
+        .header("content-type", kind)
+        .body(())
+        .unwrap()
+}
+
+/// A response under way.
+pub(crate) struct Script {
+    send: SendStream<Bytes>,
+    _body: RecvStream,
+}
+
+impl Script {
+    pub(crate) fn raw(&mut self, bytes: impl Into<Bytes>) {
+        let _ = self.send.send_data(bytes.into(), false);
+    }
+
+    pub(crate) fn event(&mut self, event: process_event::Event) {
+        let message = StartResponse {
+            event: Some(ProcessEvent::from(event)),
+        };
+        self.raw(
+            Envelope::encode(Codec::Proto, &message)
+                .unwrap()
+                .into_bytes(),
+        );
+    }
+
+    pub(crate) fn stdout(&mut self, bytes: &'static [u8]) {
+        self.event(process_event::Event::Data(DataEvent {
+            output: Some(data_event::Output::Stdout(Bytes::from_static(bytes))),
+            offset: 0,
+            skipped: 0,
+        }));
+    }
+
+    pub(crate) fn end(&mut self, code: i32, info: EndInfo) {
+        self.event(process_event::Event::End(EndEvent {
+            exit_code: code,
+            exited: info.signal == 0,
+            status: String::new(),
+            error: None,
+            info: Some(info),
+        }));
+    }
+
+    /// The last envelope, and the end of the body.
+    pub(crate) fn close(&mut self) {
+        let end = Envelope::end(&EndStream::success()).unwrap();
+        let _ = self.send.send_data(end.into_bytes(), true);
+    }
+
+    /// Waits until the client takes the stream back.
+    pub(crate) async fn reset(&mut self) -> h2::Reason {
+        std::future::poll_fn(|cx| self.send.poll_reset(cx))
+            .await
+            .unwrap_or(h2::Reason::CONNECT_ERROR)
+    }
+}
+
+/// What became of the sandbox.
+#[derive(Debug, Default)]
+pub(crate) struct Fate {
+    pub(crate) killed: AtomicUsize,
+    pub(crate) destroyed: AtomicUsize,
+    pub(crate) obituary: Mutex<Option<ErrorCode>>,
+    /// Cuts the line.
+    pub(crate) server: Mutex<JoinSet<()>>,
+}
+
+impl Fate {
+    pub(crate) fn cut(&self) {
+        self.server.lock().unwrap().abort_all();
+    }
+}
+
+#[derive(Debug)]
+struct FakeTeardown(Arc<Fate>);
+
+#[async_trait]
+impl Teardown for FakeTeardown {
+    async fn destroy(&mut self) -> Result<()> {
+        self.0.destroyed.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn kill(&mut self) {
+        self.0.killed.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn obituary(&self) -> Option<Error> {
+        let code = (*self.0.obituary.lock().unwrap())?;
+        Some(Error::new(code, "it is over"))
+    }
+}
+
+type Serve = Arc<dyn Fn(DuplexStream) -> Boxed + Send + Sync>;
+
+/// Launches scripts instead of sandboxes.
+pub(crate) struct FakeBackend {
+    serve: Serve,
+    pub(crate) fate: Arc<Fate>,
+    pub(crate) specs: Mutex<Vec<SandboxSpec>>,
+    /// Never gets ready.
+    pub(crate) stuck: AtomicBool,
+}
+
+impl std::fmt::Debug for FakeBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FakeBackend").finish_non_exhaustive()
+    }
+}
+
+impl FakeBackend {
+    /// A worker that does what it wants with the stream.
+    pub(crate) fn raw<F, Fut>(serve: F) -> Arc<Self>
+    where
+        F: Fn(DuplexStream) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        Arc::new(Self {
+            serve: Arc::new(move |io| Box::pin(serve(io))),
+            fate: Arc::default(),
+            specs: Mutex::default(),
+            stuck: AtomicBool::new(false),
+        })
+    }
+
+    /// A worker that speaks HTTP/2 and greets properly; `script` answers the rest.
+    pub(crate) fn new<F, Fut>(script: F) -> Arc<Self>
+    where
+        F: Fn(Call) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let script = Arc::new(script);
+        Self::raw(move |io| serve(io, Arc::clone(&script)))
+    }
+
+    pub(crate) fn provider(self: &Arc<Self>) -> SandboxProvider {
+        SandboxProvider::new(self.clone(), SandboxSpec::default())
+    }
+
+    pub(crate) async fn sandbox(self: &Arc<Self>) -> Sandbox {
+        self.provider()
+            .create(SandboxSpec::default())
+            .await
+            .unwrap()
+    }
+}
+
+async fn serve<F, Fut>(io: DuplexStream, script: Arc<F>)
+where
+    F: Fn(Call) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    let mut connection = h2::server::Builder::new()
+        .enable_connect_protocol()
+        .handshake(io)
+        .await
+        .unwrap();
+    let mut calls = JoinSet::new();
+    while let Some(Ok((request, respond))) = connection.accept().await {
+        let (head, body) = request.into_parts();
+        let call = Call {
+            path: head.uri.path().to_owned(),
+            body,
+            respond,
+        };
+        if call.path == ext::INFO {
+            call.answer(200, "application/json", "{}");
+        } else {
+            calls.spawn(script(call));
+        }
+    }
+}
+
+const CAPABILITIES: Capabilities = Capabilities {
+    memory: Strength::Enforced,
+    lifetime: Strength::Enforced,
+    egress: EgressCapabilities {
+        deny_all: Strength::Enforced,
+        ..Capabilities::NONE.egress
+    },
+    detach: true,
+    tunnels: true,
+    ..Capabilities::NONE
+};
+
+#[async_trait]
+impl Backend for FakeBackend {
+    fn tier(&self) -> Tier {
+        Tier::Process
+    }
+
+    fn name(&self) -> &str {
+        "fake"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        CAPABILITIES
+    }
+
+    async fn plan(&self, _: &SandboxSpec) -> Result<Controls> {
+        Ok(Controls::default())
+    }
+
+    async fn launch(&self, spec: &SandboxSpec) -> Result<Launched> {
+        self.specs.lock().unwrap().push(spec.clone());
+        if self.stuck.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        let id = spec.id.clone().expect("the caller sets it");
+        self.attach(&id).await
+    }
+
+    async fn attach(&self, id: &SandboxId) -> Result<Launched> {
+        let (ours, theirs) = tokio::io::duplex(1 << 20);
+        self.fate.server.lock().unwrap().spawn((self.serve)(theirs));
+        Ok(Launched {
+            id: id.clone(),
+            channel: Channel::Duplex(DuplexChannel::private(ours)),
+            teardown: Box::new(FakeTeardown(Arc::clone(&self.fate))),
+            controls: Controls::default(),
+            workspace: "/workspace".into(),
+        })
+    }
+}

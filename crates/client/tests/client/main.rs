@@ -1,0 +1,7 @@
+//! The client against a worker that plays its part badly, and against the real one.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod exec;
+mod fake;
+mod hostile;
+mod provider;
