@@ -2,27 +2,55 @@
 
 mod auth;
 mod config;
+mod control;
+mod fd;
 mod files;
 mod http;
+mod io;
 mod janitor;
 mod lane;
+mod listener;
+mod metrics;
 mod process;
 mod reaper;
 mod router;
 mod rpc;
+mod run;
+mod serve;
+mod tunnel;
 mod user;
 mod v1;
+mod vsock;
 mod worker;
 
-fn main() -> std::process::ExitCode {
+use std::io::Write;
+use std::process::ExitCode;
+
+/// The arguments or the environment make no sense.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
     if std::env::args_os()
         .nth(1)
         .is_some_and(|word| word == "janitor")
     {
         return match janitor::run(std::io::stdin().lock()) {
-            Ok(()) => std::process::ExitCode::SUCCESS,
-            Err(_) => std::process::ExitCode::FAILURE,
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
         };
     }
-    std::process::ExitCode::SUCCESS
+    let config = match config::Config::parse(std::env::args_os().skip(1), std::env::vars_os()) {
+        Ok(config) => config,
+        Err(error) => return complain(&error, USAGE),
+    };
+    match run::run(config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => complain(&error, 1),
+    }
+}
+
+fn complain(error: &dyn std::error::Error, code: u8) -> ExitCode {
+    // Without standard error there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "namzu-worker: {error}");
+    ExitCode::from(code)
 }

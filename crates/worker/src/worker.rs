@@ -1,11 +1,18 @@
 //! What all connections share.
 
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::files::Files;
 use crate::lane::Lane;
+use crate::listener;
+use crate::metrics::Processor;
 use crate::process::Table;
+use crate::tunnel::Tunnels;
 
 /// The state of one worker; shared as `Arc<Worker>`.
 #[derive(Debug)]
@@ -16,7 +23,21 @@ pub(crate) struct Worker {
     pub(crate) files: Files,
     processes: Table,
     lane: Option<Lane>,
+    tunnels: Tunnels,
+    processor: Processor,
+    activity: Arc<Activity>,
+    shutdown: Notify,
 }
+
+/// Requests in work, and when the last one ended.
+#[derive(Debug)]
+struct Activity {
+    state: Mutex<(usize, Instant)>,
+}
+
+/// While it lives, the worker is not idle.
+#[derive(Debug)]
+pub(crate) struct Busy(Arc<Activity>);
 
 impl Worker {
     /// Takes over the descriptors that the configuration names.
@@ -25,12 +46,22 @@ impl Worker {
     /// One of them is not open.
     pub(crate) fn new(config: Config) -> std::io::Result<Self> {
         let config = Arc::new(config);
+        let adopt = |fd: Option<i32>| -> std::io::Result<Option<OwnedFd>> { fd.map(listener::adopt).transpose() };
         Ok(Self {
-            processes: Table::new(Arc::clone(&config)),
-            lane: config.lane.map(Lane::adopt).transpose()?,
+            processes: Table::new(Arc::clone(&config), adopt(config.memory_events)?),
             files: Files::open(&config)?,
+            lane: adopt(config.lane)?.map(Lane::new),
+            tunnels: Tunnels::default(),
+            processor: Processor::default(),
+            activity: Arc::new(Activity { state: Mutex::new((0, Instant::now())) }),
+            shutdown: Notify::new(),
             config,
         })
+    }
+
+    /// The commands, running and lately ended.
+    pub(crate) fn processes(&self) -> &Table {
+        &self.processes
     }
 
     /// The fd lane, if there is one.
@@ -38,8 +69,54 @@ impl Worker {
         self.lane.as_ref()
     }
 
-    /// The commands, running and lately ended.
-    pub(crate) fn processes(&self) -> &Table {
-        &self.processes
+    /// The tunnels.
+    pub(crate) fn tunnels(&self) -> &Tunnels {
+        &self.tunnels
+    }
+
+    /// The processor's use.
+    pub(crate) fn processor(&self) -> &Processor {
+        &self.processor
+    }
+
+    /// Marks the worker as working until the mark is dropped.
+    pub(crate) fn busy(&self) -> Busy {
+        self.activity.with(|(count, _)| *count += 1);
+        Busy(Arc::clone(&self.activity))
+    }
+
+    /// Since when nothing is worked on, if so.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        if self.processes.is_busy() {
+            // A command counts as work until its end, which is looked at again later.
+            self.activity.with(|(_, last)| *last = Instant::now());
+            return None;
+        }
+        self.activity.with(|(count, last)| (*count == 0).then_some(*last))
+    }
+
+    /// Ends the worker, soon.
+    pub(crate) fn shut_down(&self) {
+        self.shutdown.notify_one();
+    }
+
+    /// Returns when the worker is to end.
+    pub(crate) async fn shutting_down(&self) {
+        self.shutdown.notified().await;
+    }
+}
+
+impl Activity {
+    fn with<T>(&self, change: impl FnOnce(&mut (usize, Instant)) -> T) -> T {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.with(|(count, last)| {
+            *count = count.saturating_sub(1);
+            *last = Instant::now();
+        });
     }
 }

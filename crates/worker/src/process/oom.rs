@@ -1,23 +1,21 @@
-//! Telling a kill for want of memory from any other: the counter of the worker's own cgroup.
+//! Telling a kill for want of memory from any other.
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
 
-/// Watches the counter; without a readable one nothing is ever called out of memory.
+use rustix::fs::{Mode, OFlags};
+
+/// Watches a counter of such kills; without a readable one nothing is ever called out of memory.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    counter: Option<PathBuf>,
+    counter: Option<OwnedFd>,
     seen: u64,
 }
 
 impl Watch {
-    /// Finds the counter of this process's cgroup, version 2 or 1.
-    pub(crate) fn new() -> Self {
-        let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let counter = groups
-            .lines()
-            .filter_map(path)
-            .find(|path| count(path).is_some());
+    /// Watches `given`, or else the counter of this process's cgroup, version 2 or 1.
+    pub(crate) fn new(given: Option<OwnedFd>) -> Self {
+        let counter = given.or_else(own).filter(|counter| count(counter).is_some());
         let seen = counter.as_ref().and_then(count).unwrap_or_default();
         Self { counter, seen }
     }
@@ -31,45 +29,55 @@ impl Watch {
     }
 }
 
-/// `ID:CONTROLLERS:PATH` of `/proc/self/cgroup` to the file that counts.
-fn path(line: &str) -> Option<PathBuf> {
-    let mut fields = line.splitn(3, ':').skip(1);
-    let controllers = fields.next()?;
-    let group = fields.next()?.trim_start_matches('/');
-    let root = PathBuf::from("/sys/fs/cgroup");
-    if controllers.is_empty() {
-        return Some(root.join(group).join("memory.events"));
-    }
-    let memory = controllers
-        .split(',')
-        .any(|controller| controller == "memory");
-    memory.then(|| root.join("memory").join(group).join("memory.oom_control"))
+fn own() -> Option<OwnedFd> {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let opened = groups.lines().filter_map(path).filter_map(|path| rustix::fs::open(path, flags, Mode::empty()).ok());
+    opened.into_iter().find(|counter| count(counter).is_some())
 }
 
-fn count(path: &PathBuf) -> Option<u64> {
-    let text = fs::read_to_string(path).ok()?;
-    text.lines()
-        .find_map(|line| line.strip_prefix("oom_kill "))?
-        .trim()
-        .parse()
-        .ok()
+/// `ID:CONTROLLERS:PATH` of `/proc/self/cgroup` to the file that counts.
+fn path(line: &str) -> Option<String> {
+    let mut fields = line.splitn(3, ':').skip(1);
+    let controllers = fields.next()?;
+    let group = fields.next()?.trim_end_matches('/');
+    if controllers.is_empty() {
+        return Some(format!("/sys/fs/cgroup{group}/memory.events"));
+    }
+    let memory = controllers.split(',').any(|controller| controller == "memory");
+    memory.then(|| format!("/sys/fs/cgroup/memory{group}/memory.oom_control"))
+}
+
+fn count(counter: &OwnedFd) -> Option<u64> {
+    let mut text = [0_u8; 4096];
+    let read = rustix::io::pread(counter, &mut text, 0).ok()?;
+    let text = std::str::from_utf8(&text[..read]).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]
     fn the_counter_is_found_in_both_versions() {
-        assert_eq!(
-            path("0::/a/b").unwrap(),
-            PathBuf::from("/sys/fs/cgroup/a/b/memory.events")
-        );
-        assert_eq!(
-            path("5:cpu,memory:/x").unwrap(),
-            PathBuf::from("/sys/fs/cgroup/memory/x/memory.oom_control")
-        );
+        assert_eq!(path("0::/a/b").unwrap(), "/sys/fs/cgroup/a/b/memory.events");
+        assert_eq!(path("0::/").unwrap(), "/sys/fs/cgroup/memory.events");
+        assert_eq!(path("5:cpu,memory:/x").unwrap(), "/sys/fs/cgroup/memory/x/memory.oom_control");
         assert!(path("5:cpu:/x").is_none());
         assert!(path("garbage").is_none());
+    }
+
+    #[test]
+    fn only_a_rise_of_the_counter_is_a_strike() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"low 0\noom 9\noom_kill 3\noom_group_kill 0\n").unwrap();
+        let mut watch = Watch::new(Some(file.try_clone().unwrap().into()));
+        assert!(!watch.struck());
+        rustix::io::pwrite(&file, b"low 0\noom 9\noom_kill 4\n", 0).unwrap();
+        assert!(watch.struck());
+        assert!(!watch.struck());
     }
 }

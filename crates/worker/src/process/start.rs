@@ -23,6 +23,7 @@ use super::spawn::{self, Failure, Plan, Step};
 use super::subscription::Subscription;
 use super::{Handle, Limits, Size, StartError, StartSpec, Stream, table};
 use crate::config::Config;
+use crate::fd;
 
 /// A command whose output nobody pumps yet.
 pub(super) struct Starting {
@@ -187,7 +188,7 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), StartError> {
 
 fn register(fd: OwnedFd, interest: Interest) -> Result<AsyncFd<OwnedFd>, StartError> {
     rustix::io::ioctl_fionbio(&fd, true).map_err(|error| failed("unblock a stream", error))?;
-    AsyncFd::with_interest(fd, interest)
+    fd::watch(fd, interest)
         .map_err(|error| StartError::Failed(format!("could not watch a stream: {error}")))
 }
 

@@ -1,6 +1,7 @@
 //! The commands of one worker: by pid, by tag, running and lately ended.
 
 use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -59,14 +60,15 @@ struct State {
 }
 
 impl Table {
-    pub(crate) fn new(config: Arc<Config>) -> Self {
+    /// `memory_events` counts what the memory limit has killed; see the worker's option.
+    pub(crate) fn new(config: Arc<Config>, memory_events: Option<OwnedFd>) -> Self {
         let state = State {
             commands: HashMap::new(),
             unreaped: HashMap::new(),
             ended: VecDeque::new(),
             holding: VecDeque::new(),
             held: 0,
-            oom: oom::Watch::new(),
+            oom: oom::Watch::new(memory_events),
         };
         Self {
             config,

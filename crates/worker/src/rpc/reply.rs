@@ -1,0 +1,157 @@
+//! The body of a server stream: replies in envelopes, keep-alives, one end.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures_core::Stream;
+use http::StatusCode;
+use http_body::Frame;
+use http_body_util::BodyExt;
+use namzu_protocol::connect::{ContentType, EndStream, Envelope, HEADER_LEN};
+use namzu_protocol::{Codec, WireMessage};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::{Error, Replies};
+use crate::http::{BodyError, Response};
+
+/// Replies that are ready at once share a frame up to this size.
+const BATCH: usize = 64 * 1024;
+
+pub(super) fn stream<O: WireMessage + Unpin + 'static>(
+    codec: Codec,
+    replies: Result<Replies<O>, Error>,
+    deadline: Option<Instant>,
+    interval: Duration,
+    keepalive: fn() -> O,
+) -> Response {
+    let body = ReplyBody {
+        codec,
+        source: Source::from(replies),
+        buffer: BytesMut::new(),
+        deadline: deadline.map(|when| Box::pin(sleep_until(when))),
+        quiet: Box::pin(sleep_until(Instant::now() + interval)),
+        interval,
+        keepalive,
+    };
+    let mut response = Response::new(body.boxed_unsync());
+    *response.status_mut() = StatusCode::OK;
+    response.headers_mut().insert(
+        http::header::CONTENT_TYPE,
+        http::HeaderValue::from_static(ContentType::Stream(codec).as_str()),
+    );
+    response
+}
+
+/// The last message of a stream that failed.
+pub(super) fn end_of(error: Error) -> EndStream {
+    let end = EndStream::failure(error.code, error.message);
+    error.metadata.into_iter().fold(end, |end, (name, value)| end.with_metadata(name, value))
+}
+
+enum Source<O> {
+    Replies(Replies<O>),
+    Failed(Option<Error>),
+    Ended,
+}
+
+impl<O> From<Result<Replies<O>, Error>> for Source<O> {
+    fn from(replies: Result<Replies<O>, Error>) -> Self {
+        match replies {
+            Ok(replies) => Self::Replies(replies),
+            Err(error) => Self::Failed(Some(error)),
+        }
+    }
+}
+
+struct ReplyBody<O> {
+    codec: Codec,
+    source: Source<O>,
+    buffer: BytesMut,
+    deadline: Option<Pin<Box<Sleep>>>,
+    quiet: Pin<Box<Sleep>>,
+    interval: Duration,
+    keepalive: fn() -> O,
+}
+
+impl<O: WireMessage + Unpin> ReplyBody<O> {
+    /// Appends what is ready to the buffer.
+    fn gather(&mut self, cx: &mut Context<'_>) {
+        while self.buffer.len() < BATCH {
+            let next = match &mut self.source {
+                Source::Ended => return,
+                Source::Failed(error) => Poll::Ready(error.take().map(Err)),
+                Source::Replies(replies) => replies.as_mut().poll_next(cx),
+            };
+            match next {
+                Poll::Pending => return,
+                Poll::Ready(Some(Ok(reply))) => self.append(&reply),
+                Poll::Ready(Some(Err(error))) => self.end(&end_of(error)),
+                Poll::Ready(None) => self.end(&EndStream::success()),
+            }
+        }
+    }
+
+    fn append(&mut self, reply: &O) {
+        match self.codec {
+            // In place: a reply is copied once, into the frame that leaves.
+            Codec::Proto => {
+                let length = reply.encoded_len();
+                let Ok(announced) = u32::try_from(length) else { return };
+                self.buffer.reserve(HEADER_LEN + length);
+                self.buffer.put_u8(0);
+                self.buffer.put_u32(announced);
+                reply.encode_raw(&mut self.buffer);
+            }
+            Codec::Json => {
+                if let Ok(envelope) = Envelope::encode(Codec::Json, reply) {
+                    self.buffer.put_slice(&envelope.header);
+                    self.buffer.put(envelope.payload);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, end: &EndStream) {
+        if let Ok(envelope) = Envelope::end(end) {
+            self.buffer.put_slice(&envelope.header);
+            self.buffer.put(envelope.payload);
+        }
+        // What made the replies is let go now, not when the peer has read the end.
+        self.source = Source::Ended;
+    }
+}
+
+impl<O: WireMessage + Unpin> http_body::Body for ReplyBody<O> {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = &mut *self;
+        this.gather(cx);
+        if this.buffer.is_empty() {
+            if matches!(this.source, Source::Ended) {
+                return Poll::Ready(None);
+            }
+            let late = this.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready());
+            if late {
+                this.end(&end_of(Error::deadline()));
+            } else if this.quiet.as_mut().poll(cx).is_ready() {
+                this.append(&(this.keepalive)());
+            } else {
+                return Poll::Pending;
+            }
+        }
+        // The timer is moved even if it is not polled before the next silence.
+        this.quiet.as_mut().reset(Instant::now() + this.interval);
+        Poll::Ready(Some(Ok(Frame::data(this.buffer.split().freeze()))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.source, Source::Ended) && self.buffer.is_empty()
+    }
+}

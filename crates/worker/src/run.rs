@@ -1,0 +1,153 @@
+//! A worker's life: prepare the process, listen, reap, end.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::DumpableBehavior;
+use tokio::io::unix::AsyncFd;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::config::Config;
+use crate::listener::{self, Kind, Listener, Peer};
+use crate::serve::serve;
+use crate::worker::Worker;
+
+/// How long answers may take to leave after the end was decided.
+const FAREWELL: Duration = Duration::from_millis(100);
+
+/// Runs a worker to its end.
+///
+/// # Errors
+/// What it was told to use cannot be used; nothing was served then.
+pub(crate) fn run(config: Config) -> io::Result<()> {
+    harden()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(16)
+        .thread_stack_size(256 * 1024)
+        .thread_keep_alive(Duration::from_secs(2))
+        .build()?;
+    let result = runtime.block_on(live(config));
+    runtime.shutdown_background();
+    result
+}
+
+/// What must hold before anything else runs in this process.
+fn harden() -> io::Result<()> {
+    // Descriptors 0 to 2 must be taken, or a pipe of a command would become one of them.
+    loop {
+        let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        if std::os::fd::AsRawFd::as_raw_fd(&null) > 2 {
+            break;
+        }
+        // It stays: one of the three, for as long as the process lives.
+        let _ = std::os::fd::IntoRawFd::into_raw_fd(null);
+    }
+    // Commands of the same user must not look into the worker, or trace it.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    rustix::thread::set_no_new_privs(true)?;
+    // Orphans of commands come here, wherever the worker stands in its pid namespace.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    Ok(())
+}
+
+async fn live(config: Config) -> io::Result<()> {
+    let mut children = signal(SignalKind::child())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let ready = config.ready.map(listener::adopt).transpose()?;
+    let mut listeners = Vec::new();
+    for spec in &config.listen {
+        let bound = Listener::bind(spec);
+        listeners.push(bound.map_err(|error| io::Error::new(error.kind(), format!("could not listen on {spec:?}: {error}")))?);
+    }
+    let worker = Arc::new(Worker::new(config)?);
+    let mut doors = JoinSet::new();
+    for listener in listeners {
+        match listener {
+            Listener::Stream(stream) => doors.spawn(serve_private(Arc::clone(&worker), stream)),
+            Listener::Socket(socket, kind) => doors.spawn(serve_all(Arc::clone(&worker), socket, kind)),
+        };
+    }
+    if let Some(ready) = ready {
+        // Whoever waits for it may have gone.
+        let _ = rustix::io::write(&ready, b"\n");
+    }
+
+    let end = worker.config.lifetime.and_then(|lifetime| Instant::now().checked_add(lifetime));
+    let mut idle = std::pin::pin!(idle(&worker));
+    let mut forget = std::pin::pin!(worker.processes().forget_ended());
+    loop {
+        tokio::select! {
+            _ = children.recv() => worker.processes().reap(),
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            () = worker.shutting_down() => break,
+            () = at(end) => break,
+            () = &mut idle => break,
+            () = &mut forget => {}
+        }
+    }
+    worker.processes().kill_everything();
+    // The answer to a shutdown, and the ends of the commands just killed, are on their way.
+    let farewell = sleep(FAREWELL);
+    tokio::pin!(farewell);
+    loop {
+        tokio::select! {
+            _ = children.recv() => worker.processes().reap(),
+            Some(_) = doors.join_next() => {}
+            () = &mut farewell => break,
+        }
+    }
+    // What was started meanwhile.
+    worker.processes().kill_everything();
+    Ok(())
+}
+
+/// The worker ends with its private stream.
+async fn serve_private(worker: Arc<Worker>, stream: crate::io::FdStream) {
+    serve(Arc::clone(&worker), stream, Peer::Private).await;
+    worker.shut_down();
+}
+
+async fn serve_all(worker: Arc<Worker>, socket: AsyncFd<OwnedFd>, kind: Kind) {
+    let mut connections = JoinSet::new();
+    loop {
+        match listener::accept(&socket, kind).await {
+            Ok((stream, peer)) => {
+                connections.spawn(serve(Arc::clone(&worker), stream, peer));
+            }
+            // Out of descriptors, most likely: those of others come back with time.
+            Err(_) => sleep(Duration::from_millis(50)).await,
+        }
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+/// Returns when the worker has been idle for as long as it may.
+async fn idle(worker: &Worker) {
+    let Some(most) = worker.config.idle_timeout else {
+        return std::future::pending().await;
+    };
+    loop {
+        let since = worker.idle_since().unwrap_or_else(Instant::now);
+        let due = since + most;
+        if Instant::now() >= due {
+            return;
+        }
+        sleep_until(due).await;
+    }
+}
+
+async fn at(end: Option<Instant>) {
+    match end {
+        Some(end) => sleep_until(end).await,
+        None => std::future::pending().await,
+    }
+}
