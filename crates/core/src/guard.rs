@@ -111,12 +111,66 @@ pub fn refusals(tier: Tier, capabilities: &Capabilities, spec: &SandboxSpec) -> 
     reasons
 }
 
+/// Everything about `spec` that no backend could make sense of; empty for whatever a configuration
+/// that passed its own checks gives. It is for what is built in Rust, or read from elsewhere.
+#[must_use]
+pub fn malformed(spec: &SandboxSpec) -> Vec<String> {
+    let Limits {
+        memory,
+        processes,
+        cpus,
+        disk,
+        command,
+        lifetime,
+    } = spec.limits;
+    let mut reasons = Vec::new();
+    let mut zero = |is_zero: bool, what: &str| {
+        if is_zero {
+            reasons.push(format!("{what} of nothing"));
+        }
+    };
+    zero(memory == Some(0), "a memory limit");
+    zero(processes == Some(0), "a limit on processes");
+    zero(disk == Some(0), "a disk limit");
+    zero(command.is_some_and(|time| time.is_zero()), "a time limit");
+    zero(lifetime.is_some_and(|time| time.is_zero()), "a lifetime");
+    if cpus.is_some_and(|cpus| !cpus.is_finite() || cpus <= 0.0) {
+        reasons.push("a processor limit that is no positive number".to_owned());
+    }
+    for (what, map) in [("variable", &spec.env), ("label", &spec.labels)] {
+        for (key, value) in map {
+            // A name ends at the first `=`, and the kernel ends both at the first NUL.
+            if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
+                reasons.push(format!("the {what} `{}`", key.escape_debug()));
+            }
+        }
+    }
+    if let Workspace::Host { path, access: _ } = &spec.workspace
+        && !path.is_absolute()
+    {
+        reasons.push(format!(
+            "the workspace `{}`, which is not absolute",
+            path.display()
+        ));
+    }
+    reasons
+}
+
 /// Wraps a backend so that nothing it did not declare ever reaches it.
 #[derive(Debug)]
 pub struct Guarded<B>(pub B);
 
 impl<B: Backend> Guarded<B> {
     fn check(&self, spec: &SandboxSpec) -> Result<()> {
+        let reasons = malformed(spec);
+        if !reasons.is_empty() {
+            return Err(Error::new(
+                ErrorCode::InvalidArgument,
+                "no sandbox can have what was asked",
+            )
+            .with_reasons(reasons)
+            .during(Phase::Plan));
+        }
         let reasons = refusals(self.0.tier(), &self.0.capabilities(), spec);
         if reasons.is_empty() {
             return Ok(());
@@ -180,8 +234,11 @@ impl<B: Backend> Backend for Guarded<B> {
         self.plan(spec).await?;
         let mut launched = self.0.launch(spec).await?;
         if let Err(refused) = self.check_required(spec, &launched.controls) {
-            launched.teardown.destroy().await?;
-            return Err(refused);
+            // The refusal is the news; that it could not be taken down comes with it.
+            return Err(match launched.teardown.destroy().await {
+                Ok(()) => refused,
+                Err(left) => refused.with_source(left),
+            });
         }
         Ok(launched)
     }
@@ -202,3 +259,6 @@ impl<B: Backend> Backend for Guarded<B> {
         self.0.cannot_detach(id)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,377 @@
+//! Declared is let through, undeclared never arrives.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use super::*;
+use crate::Teardown;
+
+/// Declares one thing and gives another.
+#[derive(Debug, Default)]
+struct Fake {
+    capabilities: Option<Capabilities>,
+    planned: Controls,
+    given: Controls,
+    calls: std::sync::Arc<Mutex<Vec<&'static str>>>,
+    stuck: bool,
+}
+
+impl Fake {
+    fn call(&self, what: &'static str) {
+        self.calls.lock().unwrap().push(what);
+    }
+}
+
+#[async_trait]
+impl Backend for Fake {
+    fn tier(&self) -> Tier {
+        Tier::Process
+    }
+
+    fn name(&self) -> &str {
+        "fake"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities.unwrap_or(Capabilities::NONE)
+    }
+
+    async fn plan(&self, _: &SandboxSpec) -> Result<Controls> {
+        self.call("plan");
+        Ok(self.planned.clone())
+    }
+
+    async fn launch(&self, _: &SandboxSpec) -> Result<Launched> {
+        self.call("launch");
+        let (io, _) = tokio::io::duplex(1);
+        Ok(Launched {
+            id: "fake".parse().unwrap(),
+            channel: crate::Channel::Duplex(crate::DuplexChannel::private(io)),
+            teardown: Box::new(Down {
+                calls: std::sync::Arc::clone(&self.calls),
+                stuck: self.stuck,
+            }),
+            controls: self.given.clone(),
+            workspace: "/workspace".to_owned(),
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Down {
+    calls: std::sync::Arc<Mutex<Vec<&'static str>>>,
+    stuck: bool,
+}
+
+#[async_trait]
+impl Teardown for Down {
+    async fn destroy(&mut self) -> Result<()> {
+        self.calls.lock().unwrap().push("destroy");
+        if self.stuck {
+            return Err(Error::new(ErrorCode::BackendFailed, "it is stuck"));
+        }
+        Ok(())
+    }
+
+    fn kill(&mut self) {}
+}
+
+/// Everything, as firmly as it can be.
+const ALL: Capabilities = {
+    let firm = Strength::Enforced;
+    Capabilities {
+        filesystem: firm,
+        processes: firm,
+        memory: firm,
+        pids: firm,
+        cpu: firm,
+        disk: firm,
+        lifetime: firm,
+        syscalls: firm,
+        egress: EgressCapabilities {
+            deny_all: firm,
+            allow_all: true,
+            static_hosts: firm,
+            resolver: firm,
+        },
+        host_workspace: true,
+        read_only_workspace: true,
+        detach: true,
+        tunnels: true,
+        layout: true,
+    }
+};
+
+/// A wish for each thing that can be declared, with the capabilities that lack only that.
+fn wishes() -> Vec<(SandboxSpec, Capabilities)> {
+    let none = Strength::None;
+    let spec = |change: fn(&mut SandboxSpec)| {
+        let mut spec = SandboxSpec::default();
+        change(&mut spec);
+        spec
+    };
+    let host = |access| Workspace::Host {
+        path: PathBuf::from("/srv"),
+        access,
+    };
+    let mut wishes = vec![
+        (
+            spec(|s| s.limits.memory = Some(1)),
+            Capabilities {
+                memory: none,
+                ..ALL
+            },
+        ),
+        (
+            spec(|s| s.limits.processes = Some(1)),
+            Capabilities { pids: none, ..ALL },
+        ),
+        (
+            spec(|s| s.limits.cpus = Some(0.5)),
+            Capabilities { cpu: none, ..ALL },
+        ),
+        (
+            spec(|s| s.limits.disk = Some(1)),
+            Capabilities { disk: none, ..ALL },
+        ),
+        (
+            spec(|s| s.limits.lifetime = Some(Duration::from_secs(1))),
+            Capabilities {
+                lifetime: none,
+                ..ALL
+            },
+        ),
+        (
+            spec(|s| s.detach = true),
+            Capabilities {
+                detach: false,
+                ..ALL
+            },
+        ),
+        (
+            SandboxSpec {
+                workspace: host(Access::ReadWrite),
+                ..SandboxSpec::default()
+            },
+            Capabilities {
+                host_workspace: false,
+                ..ALL
+            },
+        ),
+        (
+            SandboxSpec {
+                workspace: host(Access::ReadOnly),
+                ..SandboxSpec::default()
+            },
+            Capabilities {
+                read_only_workspace: false,
+                ..ALL
+            },
+        ),
+    ];
+    let egress = ALL.egress;
+    let policies = [
+        (
+            None,
+            EgressCapabilities {
+                deny_all: none,
+                ..egress
+            },
+        ),
+        (
+            Some(EgressPolicy::DenyAll),
+            EgressCapabilities {
+                deny_all: none,
+                ..egress
+            },
+        ),
+        (
+            Some(EgressPolicy::AllowAll),
+            EgressCapabilities {
+                allow_all: false,
+                ..egress
+            },
+        ),
+        (
+            Some(EgressPolicy::Static {
+                allowed_hosts: Vec::new(),
+            }),
+            EgressCapabilities {
+                static_hosts: none,
+                ..egress
+            },
+        ),
+        (
+            Some(EgressPolicy::Resolver {
+                resolve: namzu_types::ValueSource::Env("HOSTS".to_owned()),
+            }),
+            EgressCapabilities {
+                resolver: none,
+                ..egress
+            },
+        ),
+    ];
+    for (policy, egress) in policies {
+        let spec = SandboxSpec {
+            egress: policy,
+            ..SandboxSpec::default()
+        };
+        wishes.push((spec, Capabilities { egress, ..ALL }));
+    }
+    wishes
+}
+
+#[test]
+fn what_is_declared_is_let_through_and_what_is_not_is_refused() {
+    for (spec, lacking) in wishes() {
+        assert_eq!(refusals(Tier::Process, &ALL, &spec), [""; 0], "{spec:?}");
+        let refused = refusals(Tier::Process, &lacking, &spec);
+        assert_eq!(refused.len(), 1, "{spec:?}: {refused:?}");
+    }
+}
+
+#[test]
+fn everything_undeclared_is_refused_at_once() {
+    let spec = SandboxSpec {
+        workspace: Workspace::Host {
+            path: PathBuf::from("/srv"),
+            access: Access::ReadOnly,
+        },
+        limits: Limits {
+            memory: Some(1),
+            processes: Some(1),
+            cpus: Some(1.0),
+            disk: Some(1),
+            command: Some(Duration::from_secs(1)),
+            lifetime: Some(Duration::from_secs(1)),
+        },
+        require: Control::ALL.to_vec(),
+        detach: true,
+        ..SandboxSpec::default()
+    };
+    // Five limits, detaching, two about the workspace, the egress, nine required controls. A
+    // command's time is the worker's own matter.
+    let refused = refusals(Tier::Process, &Capabilities::NONE, &spec);
+    assert_eq!(refused.len(), 18, "{refused:#?}");
+}
+
+#[test]
+fn a_required_control_is_refused_unless_it_can_be_enforced() {
+    for control in Control::ALL {
+        let spec = SandboxSpec {
+            require: vec![control],
+            ..SandboxSpec::default()
+        };
+        assert_eq!(refusals(Tier::Process, &ALL, &spec), [""; 0], "{control}");
+    }
+    let weak = Capabilities {
+        memory: Strength::Declared,
+        ..ALL
+    };
+    let spec = SandboxSpec {
+        require: vec![Control::Memory],
+        ..SandboxSpec::default()
+    };
+    assert_eq!(refusals(Tier::Process, &weak, &spec).len(), 1);
+    // An open network is no wall, whatever else the backend could do.
+    let open = SandboxSpec {
+        require: vec![Control::Network],
+        egress: Some(EgressPolicy::AllowAll),
+        ..SandboxSpec::default()
+    };
+    assert_eq!(refusals(Tier::Process, &ALL, &open).len(), 1);
+}
+
+#[tokio::test]
+async fn nothing_undeclared_reaches_the_backend() {
+    for (spec, lacking) in wishes() {
+        let guarded = Guarded(Fake {
+            capabilities: Some(lacking),
+            ..Fake::default()
+        });
+        for err in [
+            guarded.plan(&spec).await.unwrap_err(),
+            guarded.launch(&spec).await.unwrap_err(),
+        ] {
+            assert_eq!(err.code(), ErrorCode::Unsupported, "{err:?}");
+            assert!(err.hint().is_some());
+        }
+        assert_eq!(*guarded.0.calls.lock().unwrap(), [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn a_plan_that_holds_less_than_required_starts_nothing() {
+    let guarded = Guarded(Fake {
+        capabilities: Some(ALL),
+        ..Fake::default()
+    });
+    let spec = SandboxSpec {
+        require: vec![Control::Memory],
+        ..SandboxSpec::default()
+    };
+    let err = guarded.launch(&spec).await.unwrap_err();
+    assert_eq!(err.code(), ErrorCode::Unsupported, "{err:?}");
+    assert_eq!(*guarded.0.calls.lock().unwrap(), ["plan"]);
+}
+
+#[tokio::test]
+async fn a_sandbox_that_holds_less_than_planned_is_taken_down() {
+    for stuck in [false, true] {
+        let mut planned = Controls::default();
+        planned.memory.strength = Strength::Enforced;
+        let guarded = Guarded(Fake {
+            capabilities: Some(ALL),
+            planned,
+            stuck,
+            ..Fake::default()
+        });
+        let spec = SandboxSpec {
+            require: vec![Control::Memory],
+            ..SandboxSpec::default()
+        };
+        let err = guarded.launch(&spec).await.unwrap_err();
+        assert_eq!(err.code(), ErrorCode::Unsupported, "{err:?}");
+        assert_eq!(std::error::Error::source(&err).is_some(), stuck);
+        assert_eq!(
+            *guarded.0.calls.lock().unwrap(),
+            ["plan", "launch", "destroy"]
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_no_request() {
+    let bad: [fn(&mut SandboxSpec); 12] = [
+        |s| s.limits.memory = Some(0),
+        |s| s.limits.processes = Some(0),
+        |s| s.limits.disk = Some(0),
+        |s| s.limits.cpus = Some(0.0),
+        |s| s.limits.cpus = Some(-1.0),
+        |s| s.limits.cpus = Some(f64::NAN),
+        |s| s.limits.cpus = Some(f64::INFINITY),
+        |s| s.limits.command = Some(Duration::ZERO),
+        |s| s.limits.lifetime = Some(Duration::ZERO),
+        |s| drop(s.env.insert("A=B".to_owned(), String::new())),
+        |s| drop(s.labels.insert("a".to_owned(), "\0".to_owned())),
+        |s| {
+            s.workspace = Workspace::Host {
+                path: PathBuf::from("relative"),
+                access: Access::ReadWrite,
+            }
+        },
+    ];
+    for change in bad {
+        let mut spec = SandboxSpec::default();
+        change(&mut spec);
+        let guarded = Guarded(Fake {
+            capabilities: Some(ALL),
+            ..Fake::default()
+        });
+        let err = guarded.plan(&spec).await.unwrap_err();
+        assert_eq!(err.code(), ErrorCode::InvalidArgument, "{spec:?}: {err:?}");
+        assert_eq!(err.reasons().len(), 1, "{err:?}");
+        assert_eq!(*guarded.0.calls.lock().unwrap(), [""; 0]);
+    }
+}
