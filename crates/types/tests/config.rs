@@ -457,6 +457,28 @@ fn a_document_that_is_not_json_is_refused() {
 }
 
 #[test]
+fn a_field_that_stands_twice_is_refused() {
+    for text in [
+        r#"{"backend": {"tier": "process"}, "backend": {"tier": "passthrough"}}"#,
+        r#"{"backend": {"tier": "process", "\u0074ier": "passthrough"}}"#,
+        r#"{"backend": {"tier": "process"}, "require": [], "require": ["network"]}"#,
+    ] {
+        let err = SandboxProviderConfig::from_json_str(text).expect_err("one of two is ignored");
+        assert!(err.to_string().contains("stands there twice"), "{err}");
+    }
+    let text = r#"{"env": {"A": "1", "A": "2"}}"#;
+    SandboxCreateConfig::from_json_str(text).expect_err("one of two is ignored");
+}
+
+#[test]
+fn a_document_read_from_text_is_the_same_as_from_a_value() {
+    for (_, document) in shapes() {
+        let config = SandboxProviderConfig::from_json_str(&document.to_string());
+        assert_eq!(config, Ok(read(&document)));
+    }
+}
+
+#[test]
 fn create_options_override_the_defaults() {
     let defaults = read(&json!({
         "backend": {"tier": "process"}, "defaultMemoryLimitMb": 512, "defaultTimeoutMs": 1000,

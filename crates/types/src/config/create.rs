@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
 use super::{
-    ConfigError, MAX_MIB, MAX_MILLIS, MAX_PROCESSES, SandboxProviderConfig, check, schema,
+    ConfigError, MAX_MIB, MAX_MILLIS, MAX_PROCESSES, SandboxProviderConfig, check, json, schema,
 };
 use crate::{Access, Control, EgressPolicy, Limits, SandboxId, SandboxSpec, Workspace};
 
@@ -88,9 +88,7 @@ impl SandboxCreateConfig {
     ///
     /// Everything that is wrong with it.
     pub fn from_json_str(text: &str) -> Result<Self, ConfigError> {
-        let value = serde_json::from_str(text)
-            .map_err(|err| ConfigError::one(format!("the document is not JSON: {err}")))?;
-        Self::from_value(&value)
+        Self::from_value(&json::parse(text)?)
     }
 
     /// The JSON schema of a document.

@@ -8,6 +8,7 @@ mod backend;
 mod check;
 mod container;
 mod create;
+mod json;
 mod microvm;
 mod process;
 mod schema;
@@ -108,9 +109,7 @@ impl SandboxProviderConfig {
     ///
     /// Everything that is wrong with it.
     pub fn from_json_str(text: &str) -> Result<Self, ConfigError> {
-        let value = serde_json::from_str(text)
-            .map_err(|err| ConfigError::one(format!("the document is not JSON: {err}")))?;
-        Self::from_value(&value)
+        Self::from_value(&json::parse(text)?)
     }
 
     /// Reads a JSON value.
