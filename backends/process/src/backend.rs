@@ -1,0 +1,256 @@
+//! The backend: checks, plans, and hands over to the engine.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use async_trait::async_trait;
+use namzu_core::janitor::Janitor;
+use namzu_core::{Backend, Launched, Phase, Result};
+use namzu_types::{
+    Access, Capabilities, ControlReport, Controls, EgressCapabilities, EgressPolicy, Limits,
+    SandboxId, SandboxInfo, SandboxSpec, Strength, Tier, Workspace,
+};
+use tokio::sync::OnceCell;
+
+use crate::bubblewrap::detach::StateDir;
+use crate::bubblewrap::locate::{Bwrap, find};
+use crate::bubblewrap::view::View;
+use crate::bubblewrap::workspace::HostWorkspace;
+use crate::config::{Config, Engine, NAME};
+use crate::error::Error;
+use crate::limits::{Means, disk_report};
+use crate::{probe, seccomp};
+
+/// Makes sandboxes out of namespaces, by way of `bwrap`.
+#[derive(Debug)]
+pub struct ProcessBackend {
+    bwrap: PathBuf,
+    pub(crate) worker: OwnedFd,
+    pub(crate) seccomp: Vec<u8>,
+    pub(crate) means: Means,
+    // Looked at once, when first needed.
+    asked: OnceCell<Bwrap>,
+    view: OnceLock<View>,
+    swept: OnceCell<()>,
+    janitor: Mutex<Option<Arc<Janitor>>>,
+}
+
+/// What a specification comes to on this host.
+#[derive(Debug)]
+pub(crate) struct Checked<'a> {
+    pub(crate) bwrap: &'a Bwrap,
+    /// Absent for a private one.
+    pub(crate) workspace: Option<HostWorkspace>,
+    pub(crate) own_network: bool,
+    pub(crate) controls: Controls,
+}
+
+impl ProcessBackend {
+    /// Looks for what the engine needs. Starts nothing.
+    ///
+    /// # Errors
+    ///
+    /// `backend_not_available` for an engine that is not written yet, `host_unsupported` where
+    /// there is no `bwrap` or the kernel's settings forbid what it does.
+    pub fn new(config: &Config) -> Result<Self> {
+        Self::make(config).map_err(|err| err.during(Phase::Configure))
+    }
+
+    fn make(config: &Config) -> Result<Self, Error> {
+        match config.engine {
+            Engine::Auto | Engine::Bubblewrap => {}
+            other @ (Engine::Native | Engine::Seatbelt) => {
+                return Err(Error::NotWritten(other.as_str()));
+            }
+        }
+        let bwrap = find().ok_or_else(probe::missing_bwrap)?;
+        if let Some(obstacle) = probe::obstacle() {
+            return Err(obstacle);
+        }
+        Ok(Self {
+            bwrap,
+            worker: namzu_worker_image::memfd().map_err(Error::Start)?,
+            seccomp: seccomp::program(),
+            means: Means::find(),
+            asked: OnceCell::new(),
+            view: OnceLock::new(),
+            swept: OnceCell::new(),
+            janitor: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn view(&self) -> &View {
+        self.view.get_or_init(View::probe)
+    }
+
+    pub(crate) fn janitor(&self) -> std::io::Result<Arc<Janitor>> {
+        // Nothing panics while it holds this.
+        let mut janitor = self.janitor.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(janitor) = &*janitor {
+            return Ok(Arc::clone(janitor));
+        }
+        Ok(Arc::clone(janitor.insert(Janitor::start(&self.worker)?)))
+    }
+
+    /// Removes what makers left that died together with their janitor. Once.
+    pub(crate) async fn sweep_cgroups(&self) {
+        let sweep = async {
+            if let Some(cgroups) = &self.means.cgroups {
+                cgroups.sweep().await;
+            }
+        };
+        self.swept.get_or_init(|| sweep).await;
+    }
+
+    /// Judges a specification. Starts nothing but `bwrap --help`, and that once.
+    pub(crate) async fn check(&self, spec: &SandboxSpec) -> Result<Checked<'_>, Error> {
+        let bwrap = self
+            .asked
+            .get_or_try_init(|| Bwrap::ask(&self.bwrap))
+            .await?;
+        let own_network = match spec.egress_on(Tier::Process) {
+            EgressPolicy::DenyAll => true,
+            EgressPolicy::AllowAll => false,
+            other @ (EgressPolicy::Static { .. } | EgressPolicy::Resolver { .. }) => {
+                return Err(Error::Egress(other.kind()));
+            }
+        };
+        self.means.check(&spec.limits)?;
+        if spec.limits.disk.is_some() && !bwrap.size {
+            return Err(Error::Host {
+                what: "its bwrap cannot limit the size of a file system".to_owned(),
+                fix: "install bubblewrap 0.7 or newer, or drop the disk limit".to_owned(),
+            });
+        }
+        let workspace = match &spec.workspace {
+            Workspace::Private => None,
+            Workspace::Host { path, access } => Some(HostWorkspace::open(path, *access)?),
+        };
+        let controls = self.controls(spec, bwrap, own_network);
+        Ok(Checked {
+            bwrap,
+            workspace,
+            own_network,
+            controls,
+        })
+    }
+
+    fn controls(&self, spec: &SandboxSpec, bwrap: &Bwrap, own_network: bool) -> Controls {
+        let enforced = |mechanism: &str, detail: &str| {
+            ControlReport::new(Strength::Enforced, mechanism, detail)
+        };
+        let workspace = match &spec.workspace {
+            Workspace::Private => "private /workspace".to_owned(),
+            Workspace::Host { path, access } => {
+                let access = match access {
+                    Access::ReadOnly => "read-only",
+                    Access::ReadWrite => "read-write",
+                };
+                format!("{} {access} at /workspace", path.display())
+            }
+        };
+        Controls {
+            filesystem: enforced(
+                "mount namespace",
+                &format!("own root, the host's programs read-only, {workspace}"),
+            ),
+            network: if own_network {
+                enforced("network namespace", "nothing but `lo`")
+            } else {
+                ControlReport::new(
+                    Strength::None,
+                    "",
+                    "the host's network, its loopback services and abstract unix sockets included",
+                )
+            },
+            processes: enforced("PID, IPC and user namespaces", "the worker is PID 1"),
+            memory: self.means.memory_report(&spec.limits),
+            pids: self.means.pids_report(&spec.limits),
+            cpu: self.means.cpu_report(&spec.limits),
+            disk: disk_report(&spec.limits, &spec.workspace, bwrap.size),
+            wall_clock: wall_clock(&spec.limits, spec.detach),
+            syscalls: enforced("seccomp", seccomp::SUMMARY),
+        }
+    }
+}
+
+fn wall_clock(limits: &Limits, detach: bool) -> ControlReport {
+    let Limits {
+        command, lifetime, ..
+    } = limits;
+    let mut parts = Vec::new();
+    if let Some(lifetime) = lifetime {
+        parts.push(format!("sandbox {lifetime:?}"));
+    }
+    if let Some(command) = command {
+        parts.push(format!("command {command:?}"));
+    }
+    if parts.is_empty() {
+        return ControlReport::NONE;
+    }
+    let mechanism = match (lifetime, detach) {
+        (Some(_), false) => "timers of the host and of PID 1",
+        _ => "timer of PID 1, which nothing inside can signal",
+    };
+    ControlReport::new(Strength::Enforced, mechanism, parts.join(", "))
+}
+
+#[async_trait]
+impl Backend for ProcessBackend {
+    fn tier(&self) -> Tier {
+        Tier::Process
+    }
+
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            filesystem: Strength::Enforced,
+            processes: Strength::Enforced,
+            memory: self.means.memory(),
+            pids: self.means.pids(),
+            cpu: self.means.cpu(),
+            disk: Strength::Enforced,
+            lifetime: Strength::Enforced,
+            syscalls: Strength::Enforced,
+            egress: EgressCapabilities {
+                deny_all: Strength::Enforced,
+                allow_all: true,
+                ..Capabilities::NONE.egress
+            },
+            host_workspace: true,
+            read_only_workspace: true,
+            detach: true,
+            tunnels: true,
+            layout: false,
+        }
+    }
+
+    async fn plan(&self, spec: &SandboxSpec) -> Result<Controls> {
+        let checked = self.check(spec).await;
+        Ok(checked.map_err(|err| err.during(Phase::Plan))?.controls)
+    }
+
+    async fn launch(&self, spec: &SandboxSpec) -> Result<Launched> {
+        let launched = self.start(spec).await;
+        launched.map_err(|err| err.during(Phase::Create))
+    }
+
+    async fn attach(&self, id: &SandboxId) -> Result<Launched> {
+        let attached = async { StateDir::open()?.attach(id).await }.await;
+        attached.map_err(|err| err.during(Phase::Connect))
+    }
+
+    async fn list(&self) -> Result<Vec<SandboxInfo>> {
+        let listed = async { StateDir::open()?.list().await }.await;
+        listed.map_err(|err| err.during(Phase::Connect))
+    }
+
+    async fn destroy(&self, id: &SandboxId) -> Result<()> {
+        let destroyed = async { StateDir::open()?.destroy(id).await }.await;
+        destroyed.map_err(|err| err.during(Phase::Destroy))
+    }
+}

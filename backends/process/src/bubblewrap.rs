@@ -1,0 +1,11 @@
+//! The engine that has `bwrap` build the wall.
+
+pub(crate) mod args;
+pub(crate) mod data;
+pub(crate) mod detach;
+pub(crate) mod launch;
+pub(crate) mod locate;
+pub(crate) mod running;
+pub(crate) mod toolchain;
+pub(crate) mod view;
+pub(crate) mod workspace;

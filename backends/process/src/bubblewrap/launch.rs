@@ -1,0 +1,312 @@
+//! Builds one sandbox and waits until its worker accepts.
+
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::time::Instant;
+
+use namzu_core::spawn::{Line, Setup, command, prepare};
+use namzu_core::{Channel, Launched};
+use namzu_types::{Access, SandboxId, SandboxSpec, Workspace};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
+use tokio::process::Command;
+
+use super::args::Args;
+use super::data::{LastWords, data};
+use super::detach::{Entry, StateDir};
+use super::running::Starting;
+use super::view::{HOME, WORKSPACE, resolv_conf};
+use crate::backend::{Checked, ProcessBackend};
+use crate::cgroup::Group;
+use crate::error::Error;
+use crate::limits::Sizes;
+use crate::probe;
+
+/// Id of the user and of the group inside.
+const USER: &str = "1000";
+
+/// How the worker is reached: a private stream, or a socket that others can open too.
+enum Reach {
+    Private(Line),
+    Detached(Box<Entry>),
+}
+
+impl ProcessBackend {
+    /// Dropping the future takes down whatever was started.
+    pub(crate) async fn start(&self, spec: &SandboxSpec) -> Result<Launched, Error> {
+        let id = spec.id.clone().ok_or(Error::NoId)?;
+        let checked = self.check(spec).await?;
+        let group = self.group(spec, &id).await?;
+        let mut reach = if spec.detach {
+            let janitor = self.janitor().map_err(Error::Start)?;
+            let state = StateDir::open()?;
+            Reach::Detached(Box::new(
+                state
+                    .add(&id, spec, &checked.controls, group.as_ref(), &janitor)
+                    .await?,
+            ))
+        } else {
+            Reach::Private(Line::open().map_err(Error::Start)?)
+        };
+
+        let words = LastWords::new().map_err(Error::Start)?;
+        let (info_end, info) = pipe_to_us().map_err(Error::Start)?;
+        let (ready_end, ready) = pipe_to_us().map_err(Error::Start)?;
+        let mut bwrap = self
+            .command(
+                spec,
+                &checked,
+                &mut reach,
+                group.as_ref(),
+                [info_end, ready_end],
+                &words,
+            )
+            .map_err(Error::Start)?;
+        let started = Instant::now();
+        let child = bwrap.spawn().map_err(Error::Start)?;
+        // Closes our copies of what the child inherited: their end is then the child's end.
+        drop(bwrap);
+
+        let mut starting = Starting::new(child, info, group, words);
+        let pid = match starting.pid().await {
+            Ok(pid) => pid,
+            Err(err) => return Err(self.why(starting, err).await),
+        };
+        if let Reach::Detached(entry) = &mut reach {
+            entry.runs(pid)?;
+        }
+        if let Err(err) = wait(ready).await {
+            return Err(self.why(starting, err).await);
+        }
+        self.means
+            .set_rlimits(pid, &spec.limits)
+            .map_err(Error::Rlimit)?;
+        let (channel, entry) = match reach {
+            Reach::Private(line) => (line.channel, None),
+            Reach::Detached(entry) => (entry.connect().await?, Some(entry.keep())),
+        };
+        let running = starting.finish(entry, spec.limits.lifetime, started)?;
+        Ok(Launched {
+            id,
+            channel: Channel::Duplex(channel),
+            teardown: Box::new(running),
+            controls: checked.controls,
+            workspace: WORKSPACE.to_owned(),
+        })
+    }
+
+    async fn group(&self, spec: &SandboxSpec, id: &SandboxId) -> Result<Option<Group>, Error> {
+        let Some(hierarchy) = self.means.cgroup_for(&spec.limits) else {
+            return Ok(None);
+        };
+        self.sweep_cgroups().await;
+        let janitor = self.janitor().map_err(Error::Cgroup)?;
+        Group::make(hierarchy, &spec.limits, id, spec.detach, &janitor)
+            .map(Some)
+            .map_err(Error::Cgroup)
+    }
+
+    fn command(
+        &self,
+        spec: &SandboxSpec,
+        checked: &Checked<'_>,
+        reach: &mut Reach,
+        group: Option<&Group>,
+        [info, ready]: [OwnedFd; 2],
+        words: &LastWords,
+    ) -> std::io::Result<Command> {
+        let mut args = Args::default();
+        args.words([
+            "--unshare-user",
+            "--unshare-pid",
+            "--unshare-ipc",
+            "--unshare-uts",
+            "--unshare-cgroup-try",
+            "--as-pid-1",
+            "--new-session",
+            "--cap-drop",
+            "ALL",
+            "--uid",
+            USER,
+            "--gid",
+            USER,
+            "--hostname",
+            "sandbox",
+        ]);
+        if checked.own_network {
+            args.words(["--unshare-net"]);
+        }
+        if checked.bwrap.disable_userns {
+            args.words(["--disable-userns"]);
+        }
+        args.with_fd("--info-fd", info);
+        args.with_fd("--seccomp", data(&self.seccomp)?);
+        self.view().apply(&mut args)?;
+        if !checked.own_network {
+            args.file(&resolv_conf(), "/etc/resolv.conf")?;
+        }
+        scratch(&mut args, spec, checked);
+        workspace(&mut args, checked);
+        // Last: nothing can be made at the top, or in /dev, from here on.
+        args.words([
+            "--remount-ro",
+            "/dev",
+            "--remount-ro",
+            "/",
+            "--chdir",
+            WORKSPACE,
+            "--",
+        ]);
+
+        let worker = self.worker.try_clone()?;
+        args.words([format!("/proc/self/fd/{}", worker.as_raw_fd())]);
+        let mut inherit = vec![worker];
+        let mut worker_fd = |args: &mut Args, option: &str, fd: OwnedFd| {
+            args.words([option, &fd.as_raw_fd().to_string()]);
+            inherit.push(fd);
+        };
+        let mut token = None;
+        match reach {
+            Reach::Private(line) => {
+                let stream = line.stream.try_clone()?;
+                args.words(["--listen", &format!("fd:{}", stream.as_raw_fd())]);
+                worker_fd(&mut args, "--lane", line.lane.try_clone()?);
+                inherit.push(stream);
+            }
+            Reach::Detached(entry) => {
+                let listener = entry.listener()?;
+                args.words(["--listen", &format!("listener:{}", listener.as_raw_fd())]);
+                token = Some(entry.token().to_owned());
+                inherit.push(listener);
+            }
+        }
+        let mut option = |name: &str, fd: OwnedFd| {
+            args.words([name, &fd.as_raw_fd().to_string()]);
+            inherit.push(fd);
+        };
+        option("--ready", ready);
+        if let Some(events) = group.map(Group::memory_events).transpose()?.flatten() {
+            option("--memory-events", events);
+        }
+        args.words(["--init", "--user", "user", "--workspace", WORKSPACE]);
+        for root in self
+            .view()
+            .roots
+            .iter()
+            .filter(|root| root.to_str().is_some())
+        {
+            args.words(["--read-root".as_ref(), root.as_os_str()]);
+        }
+        for root in ["/etc", "/proc"] {
+            args.words(["--read-root", root]);
+        }
+        for root in ["/tmp", HOME, "/dev/shm"] {
+            args.words(["--write-root", root]);
+        }
+        if let Some(lifetime) = spec.limits.lifetime {
+            args.words(["--lifetime-ms", &lifetime.as_millis().to_string()]);
+        }
+
+        let (list, mut fds) = args.finish()?;
+        let mut bwrap = command(&checked.bwrap.path);
+        bwrap
+            .arg("--args")
+            .arg(list.as_raw_fd().to_string())
+            .current_dir("/")
+            .env("PATH", &self.view().path)
+            .env("HOME", HOME)
+            .env("LANG", "C.UTF-8")
+            .env("NAMZU_SANDBOX_ENVS", envs(spec))
+            .stdout(words.writer()?)
+            .stderr(words.writer()?)
+            // What it built outlives it; `Starting` and `Running` end that by PID 1.
+            .kill_on_drop(false);
+        if let Some(token) = token {
+            bwrap.env("NAMZU_SANDBOX_TOKEN", token);
+        }
+        fds.append(&mut inherit);
+        fds.push(list);
+        prepare(
+            &mut bwrap,
+            Setup {
+                inherit: fds,
+                cgroups: group.map(Group::entrances).transpose()?.unwrap_or_default(),
+                session: true,
+                ..Setup::default()
+            },
+        );
+        Ok(bwrap)
+    }
+
+    /// Finds out why nothing came up, and takes down what did.
+    async fn why(&self, starting: Starting, err: Option<Error>) -> Error {
+        let (status, said) = starting.give_up().await;
+        match err {
+            Some(err) => err,
+            None => match probe::cause().await {
+                Some(cause) => cause,
+                None => Error::NotBuilt { status, said },
+            },
+        }
+    }
+}
+
+fn scratch(args: &mut Args, spec: &SandboxSpec, checked: &Checked<'_>) {
+    let sizes = match spec.limits.disk {
+        Some(bytes) => Sizes::share(bytes, &spec.workspace),
+        None => Sizes::unlimited(&spec.workspace),
+    };
+    let size = |bytes: u64| checked.bwrap.size.then_some(bytes);
+    args.words(["--dev", "/dev"]);
+    args.tmpfs("/dev/shm", "1777", size(sizes.shm));
+    args.tmpfs("/tmp", "1777", size(sizes.tmp));
+    args.tmpfs(HOME, "0700", size(sizes.home));
+    if matches!(spec.workspace, Workspace::Private) {
+        args.tmpfs(WORKSPACE, "0755", size(sizes.workspace));
+    }
+    args.words(["--dir", "/run", "--dir", "/var"]);
+    args.symlink("../tmp", "/var/tmp");
+    args.symlink("../run", "/var/run");
+}
+
+fn workspace(args: &mut Args, checked: &Checked<'_>) {
+    let Some(host) = &checked.workspace else {
+        return;
+    };
+    // By descriptor, what was checked is what is mounted; an older `bwrap` only takes a path, and
+    // whoever may rename the directory could then swap it.
+    let held = checked
+        .bwrap
+        .bind_fd
+        .then(|| host.dir.try_clone().ok())
+        .flatten();
+    match (held, host.access) {
+        (Some(dir), Access::ReadOnly) => args.with_fd("--ro-bind-fd", dir),
+        (Some(dir), Access::ReadWrite) => args.with_fd("--bind-fd", dir),
+        (None, Access::ReadOnly) => args.words(["--ro-bind".as_ref(), host.path.as_os_str()]),
+        (None, Access::ReadWrite) => args.words(["--bind".as_ref(), host.path.as_os_str()]),
+    }
+    args.words([WORKSPACE]);
+}
+
+fn envs(spec: &SandboxSpec) -> String {
+    let mut all = spec.env.clone();
+    all.entry("LANG".to_owned())
+        .or_insert_with(|| "C.UTF-8".to_owned());
+    serde_json::json!(all).to_string()
+}
+
+/// The end for a child, and ours.
+fn pipe_to_us() -> std::io::Result<(OwnedFd, pipe::Receiver)> {
+    let (ours, theirs) = std::io::pipe()?;
+    let ours = pipe::Receiver::from_owned_fd(OwnedFd::from(ours))?;
+    Ok((theirs.into(), ours))
+}
+
+/// Waits for the worker's byte; `None` when everything that could send it is gone.
+async fn wait(mut ready: pipe::Receiver) -> Result<(), Option<Error>> {
+    match ready.read(&mut [0]).await {
+        Ok(0) => Err(None),
+        Ok(_) => Ok(()),
+        Err(err) => Err(Some(Error::Start(err))),
+    }
+}

@@ -1,0 +1,264 @@
+//! What of the host a sandbox sees: its programs, and the little of `/etc` that they need.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use super::args::Args;
+use super::toolchain::{self, Toolchains};
+use super::workspace::home;
+
+/// Home of the sandbox's user.
+pub(crate) const HOME: &str = "/home/user";
+/// Where the workspace is.
+pub(crate) const WORKSPACE: &str = "/workspace";
+
+/// Directories of programs at the top: a link into `/usr` or a directory of their own.
+const TOP: [&str; 6] = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+
+/// Directories of `/etc` that programs need and that hold no secret. Of `/etc/ssl`, not `private`.
+const ETC_DIRS: [&str; 10] = [
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/fonts",
+    "/etc/ld.so.conf.d",
+    "/etc/pki/ca-trust",
+    "/etc/pki/tls/certs",
+    "/etc/ssl/certs",
+    "/etc/static/ssl/certs",
+    "/etc/terminfo",
+    "/etc/xdg/fontconfig",
+];
+
+/// Files of `/etc` that programs need; copied, so that they cost no mount.
+const ETC_FILES: [&str; 11] = [
+    "/etc/debian_version",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/mime.types",
+    "/etc/os-release",
+    "/etc/protocols",
+    "/etc/services",
+    "/etc/shells",
+    "/etc/ssl/openssl.cnf",
+    "/etc/timezone",
+    "/etc/inputrc",
+];
+
+/// The largest file that is copied; a larger one is left out.
+const MAX_COPY: u64 = 1 << 20;
+
+const PASSWD: &str = "root:x:0:0:root:/root:/usr/sbin/nologin\n\
+                      user:x:1000:1000:user:/home/user:/bin/bash\n\
+                      nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
+const GROUP: &str = "root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n";
+const HOSTS: &str = "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n";
+const NSSWITCH: &str = "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n\
+                        networks: files\nprotocols: files\nservices: files\n";
+
+/// Readable by all in `/proc`, and more than a command needs to know.
+const REVEALING: [&str; 3] = ["kallsyms", "key-users", "keys"];
+
+/// The part of the view that is the same for every sandbox. Made once.
+#[derive(Debug)]
+pub(crate) struct View {
+    args: Args,
+    proc: Args,
+    files: Vec<(String, Vec<u8>)>,
+    /// `PATH` inside.
+    pub(crate) path: String,
+    /// Everything of the host that can be read.
+    pub(crate) roots: Vec<PathBuf>,
+}
+
+impl View {
+    /// Looks at this host.
+    pub(crate) fn probe() -> Self {
+        let search: Vec<PathBuf> =
+            std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
+        let Toolchains { roots, path } = toolchain::find(home().as_deref(), &search);
+        let mut view = Self {
+            args: Args::default(),
+            proc: if rustix::process::geteuid().is_root() {
+                guard_proc()
+            } else {
+                Args::default()
+            },
+            files: Vec::new(),
+            path: search_path(&path),
+            roots: Vec::new(),
+        };
+        view.programs(roots);
+        view.etc();
+        view
+    }
+
+    fn programs(&mut self, toolchains: Vec<PathBuf>) {
+        self.show(Path::new("/usr"));
+        for top in TOP {
+            match fs::read_link(top) {
+                Ok(target) => self.args.symlink(target, top),
+                Err(_) => self.show(Path::new(top)),
+            }
+        }
+        for root in toolchains {
+            self.show(&root);
+        }
+    }
+
+    fn show(&mut self, dir: &Path) {
+        if dir.is_dir() {
+            self.args.read_only(dir, dir);
+            self.roots.push(dir.to_owned());
+        }
+    }
+
+    fn etc(&mut self) {
+        for dir in ETC_DIRS.map(Path::new) {
+            // A link, as on Fedora and NixOS: shown where the link is, from where it leads.
+            if let Ok(real) = fs::canonicalize(dir)
+                && real.is_dir()
+            {
+                self.args.read_only(&real, dir);
+                self.roots.push(dir.to_owned());
+            }
+        }
+        for file in ETC_FILES {
+            if let Some(bytes) = read_small(Path::new(file)) {
+                self.files.push((file.to_owned(), bytes));
+            }
+        }
+        if let Ok(zone) = fs::canonicalize("/etc/localtime")
+            && zone.starts_with("/usr/share/zoneinfo")
+        {
+            self.args.symlink(zone, "/etc/localtime");
+        }
+        for (file, text) in [
+            ("/etc/passwd", PASSWD),
+            ("/etc/group", GROUP),
+            ("/etc/hosts", HOSTS),
+            ("/etc/hostname", "sandbox\n"),
+            ("/etc/nsswitch.conf", NSSWITCH),
+        ] {
+            self.files.push((file.to_owned(), text.as_bytes().to_vec()));
+        }
+    }
+
+    /// The arguments that build this part.
+    pub(crate) fn apply(&self, args: &mut Args) -> std::io::Result<()> {
+        args.append(&self.args);
+        for (path, bytes) in &self.files {
+            args.file(bytes, path)?;
+        }
+        args.words(["--proc", "/proc"]);
+        args.append(&self.proc);
+        Ok(())
+    }
+}
+
+/// Takes from a fresh `/proc` what the host's root may read or write by file mode alone. That is
+/// what the sandbox's user is to the kernel when the host process is root: writing a sysctl, for
+/// one, asks for that user and for no capability, and `kernel.core_pattern` would be a way out.
+fn guard_proc() -> Args {
+    let mut args = Args::default();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let (Some(name), Ok(kind), Ok(found)) =
+            (name.to_str(), entry.file_type(), entry.metadata())
+        else {
+            continue;
+        };
+        let of_a_process = name.starts_with(|first: char| first.is_ascii_digit());
+        if of_a_process || kind.is_symlink() {
+            continue;
+        }
+        let path = entry.path();
+        let mode = found.permissions().mode();
+        if kind.is_dir() || (mode & 0o222 != 0 && mode & 0o004 != 0) {
+            args.read_only(&path, &path);
+        } else if mode & 0o004 == 0 || REVEALING.contains(&name) {
+            args.read_only(Path::new("/dev/null"), &path);
+        }
+    }
+    args
+}
+
+/// The host's resolver configuration, wherever it is linked from.
+pub(crate) fn resolv_conf() -> Vec<u8> {
+    read_small(Path::new("/etc/resolv.conf")).unwrap_or_default()
+}
+
+fn search_path(toolchains: &[PathBuf]) -> String {
+    let usual = [
+        "/usr/local/sbin",
+        "/usr/local/bin",
+        "/usr/sbin",
+        "/usr/bin",
+        "/sbin",
+        "/bin",
+    ];
+    let all = toolchains
+        .iter()
+        .map(PathBuf::as_path)
+        .chain(usual.map(Path::new));
+    std::env::join_paths(all.filter(|dir| dir.to_str().is_some_and(|dir| !dir.contains(':'))))
+        .unwrap_or_else(|_| OsString::from("/usr/bin:/bin"))
+        .into_string()
+        .unwrap_or_else(|_| "/usr/bin:/bin".to_owned())
+}
+
+fn read_small(path: &Path) -> Option<Vec<u8>> {
+    // Not a pipe or a device, on which opening may hang.
+    if !fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    File::open(path)
+        .ok()?
+        .take(MAX_COPY + 1)
+        .read_to_end(&mut bytes)
+        .ok()?;
+    (bytes.len() as u64 <= MAX_COPY).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_secret_of_etc_and_no_home_is_shown() {
+        let view = View::probe();
+        let shown = |path: &str| {
+            view.roots
+                .iter()
+                .any(|root| Path::new(path).starts_with(root))
+                || view.files.iter().any(|(file, _)| file == path)
+        };
+        for secret in [
+            "/etc/shadow",
+            "/etc/gshadow",
+            "/etc/ssh/ssh_host_ed25519_key",
+            "/etc/ssl/private/key.pem",
+            "/etc/sudoers",
+            "/root/.ssh/id_ed25519",
+            "/root/.cargo/credentials.toml",
+            "/run/docker.sock",
+            "/var/run/docker.sock",
+            "/sys/kernel",
+        ] {
+            assert!(!shown(secret), "{secret}");
+        }
+        let home = home().unwrap();
+        assert!(view.roots.iter().all(|root| !home.starts_with(root)));
+        assert!(shown("/usr/bin/env"));
+        assert!(shown("/etc/passwd"));
+    }
+
+    #[test]
+    fn the_synthesised_passwd_has_no_user_of_the_host() {
+        assert!(PASSWD.lines().all(|line| line.split(':').count() == 7));
+        assert!(PASSWD.contains("user:x:1000:1000:user:/home/user:"));
+    }
+}

@@ -1,0 +1,9 @@
+//! What can be chosen.
+
+pub use namzu_types::config::{ProcessBackendConfig as Config, ProcessEngine as Engine};
+
+/// The name of the engine that is written.
+pub const NAME: &str = "bubblewrap";
+
+/// The label of errors and findings.
+pub(crate) const LABEL: &str = "process:bubblewrap";

@@ -1,0 +1,128 @@
+//! What can go wrong here, and which code it has.
+
+use std::io;
+use std::path::PathBuf;
+
+use namzu_core::{ErrorCode, Phase};
+use namzu_types::SandboxId;
+
+use crate::config::LABEL;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("the `{0}` engine of the process tier is not written yet")]
+    NotWritten(&'static str),
+    #[error("this host cannot carry the process tier: {what}")]
+    Host { what: String, fix: String },
+    #[error("cannot ask bwrap what it can do")]
+    Bwrap(#[source] io::Error),
+    #[error("{path} is older than bubblewrap 0.6", path = .0.display())]
+    OldBwrap(PathBuf),
+    #[error("cannot use {path} as workspace: {why}", path = path.display())]
+    Workspace {
+        path: PathBuf,
+        why: &'static str,
+        #[source]
+        source: Option<io::Error>,
+    },
+    #[error("egress `{0}` is not held by this tier yet")]
+    Egress(&'static str),
+    #[error("this host lets nobody limit {0}")]
+    Limit(&'static str),
+    #[error("a limit of {0} is too small to start anything")]
+    TooSmall(&'static str),
+    #[error("cannot make the sandbox's cgroup")]
+    Cgroup(#[source] io::Error),
+    #[error("cannot start bwrap")]
+    Start(#[source] io::Error),
+    #[error("bwrap did not build the sandbox ({status}): {said}")]
+    NotBuilt { status: String, said: String },
+    #[error("cannot limit the sandbox's processes")]
+    Rlimit(#[source] io::Error),
+    #[error("cannot keep the state of detached sandboxes in {path}", path = path.display())]
+    State {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("a sandbox `{0}` exists already")]
+    Exists(SandboxId),
+    #[error("no sandbox `{0}` is running")]
+    NotFound(SandboxId),
+    #[error("cannot take the sandbox down")]
+    Destroy(#[source] io::Error),
+    #[error("the memory limit ended the sandbox")]
+    OutOfMemory,
+    #[error("the sandbox lived as long as it may")]
+    Lifetime,
+    #[error("the sandbox ended ({0})")]
+    Lost(String),
+    #[error("a sandbox was asked for without an id")]
+    NoId,
+}
+
+impl Error {
+    const fn code(&self) -> ErrorCode {
+        match self {
+            Self::NotWritten(_) => ErrorCode::BackendNotAvailable,
+            Self::Host { .. } | Self::OldBwrap(_) => ErrorCode::HostUnsupported,
+            Self::Workspace { .. } => ErrorCode::ConfigInvalid,
+            Self::TooSmall(_) => ErrorCode::InvalidArgument,
+            Self::Egress(_) | Self::Limit(_) => ErrorCode::Unsupported,
+            Self::Exists(_) => ErrorCode::AlreadyExists,
+            Self::NotFound(_) => ErrorCode::NotFound,
+            Self::OutOfMemory => ErrorCode::OutOfMemory,
+            Self::Lifetime => ErrorCode::LifetimeExceeded,
+            Self::Lost(_) => ErrorCode::SandboxLost,
+            Self::NoId => ErrorCode::Internal,
+            Self::Bwrap(_)
+            | Self::Cgroup(_)
+            | Self::Start(_)
+            | Self::NotBuilt { .. }
+            | Self::Rlimit(_)
+            | Self::State { .. }
+            | Self::Destroy(_) => ErrorCode::BackendFailed,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::NotWritten(_) => "use the engine `auto` or `bubblewrap`".to_owned(),
+            Self::Host { fix, .. } => fix.clone(),
+            Self::OldBwrap(_) => "install bubblewrap 0.6 or newer".to_owned(),
+            Self::Workspace { .. } => {
+                "name an existing directory that holds one project".to_owned()
+            }
+            Self::Egress(_) => {
+                "choose `deny-all`, or `allow-all` for the host's network".to_owned()
+            }
+            Self::Limit(_) => "run as root, or where a cgroup v2 subtree is delegated: \
+                 `systemd-run --user --scope -p Delegate=yes COMMAND`"
+                .to_owned(),
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn during(self, phase: Phase) -> namzu_core::Error {
+        let mut err = namzu_core::Error::new(self.code(), self.to_string())
+            .during(phase)
+            .on(LABEL);
+        if let Some(hint) = self.hint() {
+            err = err.with_hint(hint);
+        }
+        // Our own message is printed already; what caused it is not.
+        match self {
+            Self::Bwrap(source)
+            | Self::Cgroup(source)
+            | Self::Start(source)
+            | Self::Rlimit(source)
+            | Self::Destroy(source)
+            | Self::State { source, .. }
+            | Self::Workspace {
+                source: Some(source),
+                ..
+            } => err.with_source(source),
+            _ => err,
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The system-call filter: a deny list, as the classic BPF program that `bwrap --seccomp` loads.
+//!
+//! Written out here and not by a library, because one program with several answers, masked
+//! arguments and the x32 gate is less code than bending a generator to it.
+
+use libc::c_long;
+
+/// What the receipt says of it.
+pub(crate) const SUMMARY: &str = "deny list: mount, namespaces, modules, keyrings, bpf, io_uring, \
+                                  perf, TIOCSTI, foreign architectures, unusual sockets";
+
+#[cfg(target_arch = "x86_64")]
+const AUDIT_ARCH: u32 = 0xC000_003E;
+#[cfg(target_arch = "aarch64")]
+const AUDIT_ARCH: u32 = 0xC000_00B7;
+
+/// x32 calls have this bit set and would miss every comparison below.
+#[cfg(target_arch = "x86_64")]
+const X32: u32 = 0x4000_0000;
+
+/// Refused as if the kernel did not know them: libraries then fall back.
+const UNKNOWN: &[c_long] = &[
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    // Its flags are behind a pointer, where no filter sees them.
+    libc::SYS_clone3,
+];
+
+/// Refused: privileged, or far more kernel than a command needs.
+const REFUSED: &[c_long] = &[
+    libc::SYS_acct,
+    libc::SYS_add_key,
+    libc::SYS_bpf,
+    libc::SYS_clock_adjtime,
+    libc::SYS_clock_settime,
+    libc::SYS_delete_module,
+    libc::SYS_fanotify_init,
+    libc::SYS_finit_module,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fsopen,
+    libc::SYS_fspick,
+    libc::SYS_init_module,
+    libc::SYS_kexec_file_load,
+    libc::SYS_kexec_load,
+    libc::SYS_keyctl,
+    libc::SYS_lookup_dcookie,
+    libc::SYS_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_nfsservctl,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_open_tree,
+    libc::SYS_perf_event_open,
+    libc::SYS_pivot_root,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_reboot,
+    libc::SYS_request_key,
+    libc::SYS_setns,
+    libc::SYS_settimeofday,
+    libc::SYS_swapoff,
+    libc::SYS_swapon,
+    libc::SYS_syslog,
+    libc::SYS_umount2,
+    libc::SYS_userfaultfd,
+    libc::SYS_vhangup,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_modify_ldt,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_uselib,
+];
+
+/// Every `CLONE_NEW*` that `unshare` takes.
+const NAMESPACES: u32 = 0x7E02_0080;
+/// The same for `clone`, where the lowest byte is a signal.
+const CLONE_NAMESPACES: u32 = 0x7E02_0000;
+
+// Offsets in `struct seccomp_data`.
+const NR: u32 = 0;
+const ARCH: u32 = 4;
+/// The low half of an argument, which is all the kernel looks at in those judged here. On
+/// both architectures the low half comes first.
+const fn arg(n: u32) -> u32 {
+    16 + 8 * n
+}
+
+// `struct sock_filter` codes.
+const LOAD: u16 = 0x20;
+const AND: u16 = 0x54;
+const JUMP_IF_EQUAL: u16 = 0x15;
+#[cfg(target_arch = "x86_64")]
+const JUMP_IF_AT_LEAST: u16 = 0x35;
+const JUMP_IF_ANY_BIT: u16 = 0x45;
+const RETURN: u16 = 0x06;
+
+const ALLOW: u32 = 0x7FFF_0000;
+const ERRNO: u32 = 0x0005_0000;
+const UNKNOWN_CALL: u32 = ERRNO | libc::ENOSYS.cast_unsigned();
+const NOT_PERMITTED: u32 = ERRNO | libc::EPERM.cast_unsigned();
+const NO_SUCH_FAMILY: u32 = ERRNO | libc::EAFNOSUPPORT.cast_unsigned();
+
+#[derive(Default)]
+struct Program(Vec<u8>);
+
+impl Program {
+    fn push(&mut self, code: u16, if_true: u8, if_false: u8, operand: u32) {
+        self.0.extend(code.to_ne_bytes());
+        self.0.extend([if_true, if_false]);
+        self.0.extend(operand.to_ne_bytes());
+    }
+
+    fn load(&mut self, offset: u32) {
+        self.push(LOAD, 0, 0, offset);
+    }
+
+    fn answer(&mut self, action: u32) {
+        self.push(RETURN, 0, 0, action);
+    }
+
+    /// Skips `over` instructions unless the loaded word is `value`.
+    fn unless_equal_skip(&mut self, value: u32, over: u8) {
+        self.push(JUMP_IF_EQUAL, 0, over, value);
+    }
+
+    fn deny(&mut self, call: c_long, action: u32) {
+        self.unless_equal_skip(number(call), 1);
+        self.answer(action);
+    }
+}
+
+fn number(call: c_long) -> u32 {
+    u32::try_from(call).expect("system call numbers are small and positive")
+}
+
+/// The program, as an array of `struct sock_filter`.
+pub(crate) fn program() -> Vec<u8> {
+    let mut p = Program::default();
+    p.load(ARCH);
+    p.push(JUMP_IF_EQUAL, 1, 0, AUDIT_ARCH);
+    p.answer(UNKNOWN_CALL);
+    p.load(NR);
+    #[cfg(target_arch = "x86_64")]
+    {
+        p.push(JUMP_IF_AT_LEAST, 0, 1, X32);
+        p.answer(UNKNOWN_CALL);
+    }
+    for call in UNKNOWN {
+        p.deny(*call, UNKNOWN_CALL);
+    }
+    for call in REFUSED {
+        p.deny(*call, NOT_PERMITTED);
+    }
+    for (call, flags) in [
+        (libc::SYS_unshare, NAMESPACES),
+        (libc::SYS_clone, CLONE_NAMESPACES),
+    ] {
+        p.unless_equal_skip(number(call), 4);
+        p.load(arg(0));
+        p.push(JUMP_IF_ANY_BIT, 0, 1, flags);
+        p.answer(NOT_PERMITTED);
+        p.answer(ALLOW);
+    }
+
+    p.unless_equal_skip(number(libc::SYS_ioctl), 5);
+    p.load(arg(1));
+    p.push(JUMP_IF_EQUAL, 1, 0, 0x5412); // TIOCSTI: types into the terminal
+    p.push(JUMP_IF_EQUAL, 0, 1, 0x541C); // TIOCLINUX: pastes into a console
+    p.answer(NOT_PERMITTED);
+    p.answer(ALLOW);
+
+    p.unless_equal_skip(number(libc::SYS_personality), 6);
+    p.load(arg(0));
+    p.push(JUMP_IF_EQUAL, 2, 0, u32::MAX); // asks only
+    p.push(AND, 0, 0, !0x0004_0000); // ADDR_NO_RANDOMIZE, for debuggers
+    p.push(JUMP_IF_EQUAL, 0, 1, 0);
+    p.answer(ALLOW);
+    p.answer(NOT_PERMITTED);
+
+    // Unix, IPv4 and IPv6 sockets, and netlink only for what `ip` and `getifaddrs` ask.
+    p.unless_equal_skip(number(libc::SYS_socket), 9);
+    p.load(arg(0));
+    p.push(JUMP_IF_EQUAL, 5, 0, libc::AF_UNIX.cast_unsigned());
+    p.push(JUMP_IF_EQUAL, 4, 0, libc::AF_INET.cast_unsigned());
+    p.push(JUMP_IF_EQUAL, 3, 0, libc::AF_INET6.cast_unsigned());
+    p.push(JUMP_IF_EQUAL, 0, 3, libc::AF_NETLINK.cast_unsigned());
+    p.load(arg(2));
+    p.push(JUMP_IF_EQUAL, 0, 1, libc::NETLINK_ROUTE.cast_unsigned());
+    p.answer(ALLOW);
+    p.answer(NO_SUCH_FAMILY);
+
+    p.answer(ALLOW);
+    p.0
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! Runs the program in an interpreter of the few instructions it uses.
+
+use super::*;
+
+fn run(arch: u32, nr: u32, args: [u64; 6]) -> u32 {
+    let mut data = Vec::new();
+    data.extend(nr.to_ne_bytes());
+    data.extend(arch.to_ne_bytes());
+    data.extend(0u64.to_ne_bytes());
+    for arg in args {
+        data.extend(arg.to_ne_bytes());
+    }
+    let program = program();
+    let program: Vec<_> = program.chunks_exact(8).collect();
+    let (mut at, mut word) = (0, 0u32);
+    loop {
+        let [c0, c1, if_true, if_false, k0, k1, k2, k3] = *program[at] else {
+            panic!("an instruction has eight bytes")
+        };
+        let k = u32::from_ne_bytes([k0, k1, k2, k3]);
+        at += 1;
+        let mut jump = |condition| at += usize::from(if condition { if_true } else { if_false });
+        match u16::from_ne_bytes([c0, c1]) {
+            LOAD => {
+                let k = k as usize;
+                word = u32::from_ne_bytes(data[k..k + 4].try_into().unwrap());
+            }
+            AND => word &= k,
+            JUMP_IF_EQUAL => jump(word == k),
+            0x35 => jump(word >= k),
+            JUMP_IF_ANY_BIT => jump(word & k != 0),
+            RETURN => return k,
+            other => panic!("unknown instruction {other:#x}"),
+        }
+    }
+}
+
+fn call(nr: c_long, args: &[u64]) -> u32 {
+    let mut all = [0; 6];
+    all[..args.len()].copy_from_slice(args);
+    run(AUDIT_ARCH, number(nr), all)
+}
+
+#[test]
+fn ordinary_calls_are_allowed() {
+    for nr in [
+        libc::SYS_read,
+        libc::SYS_execve,
+        libc::SYS_openat2,
+        libc::SYS_ptrace,
+        libc::SYS_wait4,
+        libc::SYS_exit_group,
+    ] {
+        assert_eq!(call(nr, &[]), ALLOW, "{nr}");
+    }
+    assert_eq!(call(libc::SYS_clone, &[0x01200011]), ALLOW, "fork");
+    assert_eq!(call(libc::SYS_clone, &[0x003D_0F00]), ALLOW, "a thread");
+    assert_eq!(call(libc::SYS_unshare, &[0x400]), ALLOW, "CLONE_FILES");
+    assert_eq!(call(libc::SYS_ioctl, &[0, 0x5413]), ALLOW, "TIOCGWINSZ");
+    for family in [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6] {
+        assert_eq!(
+            call(libc::SYS_socket, &[u64::from(family.cast_unsigned())]),
+            ALLOW
+        );
+    }
+    assert_eq!(call(libc::SYS_socket, &[16, 3, 0]), ALLOW, "NETLINK_ROUTE");
+    for persona in [0, 0x0004_0000, 0xFFFF_FFFF] {
+        assert_eq!(call(libc::SYS_personality, &[persona]), ALLOW);
+    }
+}
+
+#[test]
+fn dangerous_calls_are_refused() {
+    for nr in UNKNOWN {
+        assert_eq!(call(*nr, &[]), UNKNOWN_CALL, "{nr}");
+    }
+    for nr in REFUSED {
+        assert_eq!(call(*nr, &[]), NOT_PERMITTED, "{nr}");
+    }
+    for namespace in [
+        libc::CLONE_NEWNS,
+        libc::CLONE_NEWCGROUP,
+        libc::CLONE_NEWUTS,
+        libc::CLONE_NEWIPC,
+        libc::CLONE_NEWUSER,
+        libc::CLONE_NEWPID,
+        libc::CLONE_NEWNET,
+    ] {
+        let flags = u64::from(namespace.cast_unsigned());
+        assert_eq!(call(libc::SYS_unshare, &[flags]), NOT_PERMITTED);
+        assert_eq!(call(libc::SYS_clone, &[flags | 17]), NOT_PERMITTED);
+    }
+    for family in [
+        libc::AF_PACKET,
+        libc::AF_VSOCK,
+        libc::AF_ALG,
+        libc::AF_BLUETOOTH,
+    ] {
+        let family = u64::from(family.cast_unsigned());
+        assert_eq!(call(libc::SYS_socket, &[family]), NO_SUCH_FAMILY);
+    }
+    assert_eq!(
+        call(libc::SYS_socket, &[16, 3, 15]),
+        NO_SUCH_FAMILY,
+        "uevents"
+    );
+    assert_eq!(call(libc::SYS_personality, &[8]), NOT_PERMITTED);
+}
+
+#[test]
+fn the_upper_half_of_an_argument_hides_nothing() {
+    let high = 1 << 32;
+    assert_eq!(call(libc::SYS_ioctl, &[0, high | 0x5412]), NOT_PERMITTED);
+    assert_eq!(call(libc::SYS_ioctl, &[0, high | 0x541C]), NOT_PERMITTED);
+    assert_eq!(
+        call(libc::SYS_unshare, &[high | 0x1000_0000]),
+        NOT_PERMITTED
+    );
+    assert_eq!(call(libc::SYS_socket, &[high | 40]), NO_SUCH_FAMILY);
+}
+
+#[test]
+fn other_architectures_are_refused() {
+    const I386: u32 = 0x4000_0003;
+    assert_eq!(run(I386, 3, [0; 6]), UNKNOWN_CALL);
+    #[cfg(target_arch = "x86_64")]
+    assert_eq!(run(AUDIT_ARCH, X32 | 165, [0; 6]), UNKNOWN_CALL);
+}
