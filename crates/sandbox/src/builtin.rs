@@ -53,7 +53,9 @@ pub(crate) fn backends() -> [(&'static str, Tier, State); 10] {
         "passthrough" Passthrough ["backend-passthrough"
             Passthrough(PassthroughBackendConfig {}) =>
             |_, _| namzu_backend_passthrough::PassthroughBackend::new()]
-        "process:bubblewrap" Process [unwritten]
+        "process:bubblewrap" Process ["backend-process"
+            Process(ProcessBackendConfig { engine: ProcessEngine::Bubblewrap }) =>
+            |config, _| namzu_backend_process::ProcessBackend::new(config)]
         "process:native" Process [unwritten]
         "process:seatbelt" Process [unwritten]
         "container:docker" Container [unwritten]

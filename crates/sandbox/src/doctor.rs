@@ -4,8 +4,16 @@ use namzu_core::{Finding, Verdict};
 
 use crate::registry::{BackendStatus, Registry};
 
-/// Looks at this host with the eyes of every backend of this build. Changes nothing.
+/// Looks at this host with the eyes of every backend of this build. A backend may make a sandbox
+/// and take it down again; nothing else changes.
 pub async fn doctor() -> Vec<Finding> {
+    let findings = whether_usable();
+    #[cfg(all(feature = "backend-process", target_os = "linux"))]
+    let findings = [findings, namzu_backend_process::diagnose().await].concat();
+    findings
+}
+
+fn whether_usable() -> Vec<Finding> {
     Registry::builtin()
         .backends()
         .into_iter()
