@@ -313,3 +313,21 @@ fn a_change_is_written_as_envd_writes_it() {
         hex("12 09 0a 05 61 2e 74 78 74 10 01")
     );
 }
+
+#[test]
+fn the_bytes_of_a_binary_message_are_not_copied() {
+    let message = response(Event::Data(process::DataEvent {
+        output: Some(Output::Stdout(Bytes::from(vec![7; 4096]))),
+        ..Default::default()
+    }));
+    let wire = Codec::Proto.encode(&message);
+    let range = wire.as_ptr_range();
+    let read: process::StartResponse = Codec::Proto.decode(wire).unwrap();
+    let Some(Event::Data(data)) = read.event.unwrap().event else {
+        panic!("no data event");
+    };
+    let Some(Output::Stdout(bytes)) = data.output else {
+        panic!("no stdout");
+    };
+    assert!(range.contains(&bytes.as_ptr()));
+}
