@@ -117,19 +117,19 @@ impl Capture {
         self.total = self.total.saturating_add(chunk.len() as u64);
         let room = self.cap.head.saturating_sub(self.head.len());
         let (head, rest) = chunk.split_at(room.min(chunk.len()));
-        self.head.extend_from_slice(head);
+        append(&mut self.head, head, self.cap.head);
         let cap = self.cap.tail;
         if rest.is_empty() || cap == 0 {
             return;
         }
         if rest.len() >= cap {
             self.tail.clear();
-            self.tail.extend_from_slice(&rest[rest.len() - cap..]);
+            append(&mut self.tail, &rest[rest.len() - cap..], cap);
             self.oldest = 0;
             return;
         }
         let (grow, wrap) = rest.split_at((cap - self.tail.len()).min(rest.len()));
-        self.tail.extend_from_slice(grow);
+        append(&mut self.tail, grow, cap);
         let (first, second) = wrap.split_at((cap - self.oldest).min(wrap.len()));
         self.tail[self.oldest..self.oldest + first.len()].copy_from_slice(first);
         self.tail[..second.len()].copy_from_slice(second);
@@ -144,6 +144,16 @@ impl Capture {
             total: self.total,
         }
     }
+}
+
+/// Appends to what may become `cap` bytes long, without ever having room for more.
+fn append(to: &mut Vec<u8>, bytes: &[u8], cap: usize) {
+    let needed = to.len() + bytes.len();
+    if needed > to.capacity() {
+        let room = needed.max(to.capacity().saturating_mul(2).min(cap));
+        to.reserve_exact(room - to.len());
+    }
+    to.extend_from_slice(bytes);
 }
 
 /// What a command printed before it was stopped. Travels as a cause of the error.

@@ -1,7 +1,9 @@
 //! The client against a worker that plays its part badly, and against the real one.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod carriers;
 mod exec;
 mod fake;
 mod hostile;
 mod provider;
+mod real;
