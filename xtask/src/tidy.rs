@@ -143,7 +143,7 @@ fn machine_path(line: &str) -> Option<&str> {
                 .next()
                 .unwrap_or_default();
             // The user of E2B's images and documentation's placeholders are on no machine of ours.
-            let known = ["user", "me", "x", "sandbox"];
+            let known = ["user", "me", "you", "x", "sandbox", "linuxbrew"];
             let owner = path
                 .get(home.len()..)
                 .and_then(|rest| rest.split(['/', ':']).next());

@@ -29,7 +29,8 @@ const MAX_BYTES: u64 = 1 << 20;
 ///
 /// # Cancel safety
 ///
-/// Dropping the future ends a program that it started, and drops the closure's future.
+/// Dropping the future kills the program that it started (not what that started in turn), and
+/// drops the closure's future.
 pub async fn resolve(source: &ValueSource, deadline: Duration) -> Result<Secret> {
     let what = describe(source);
     let value = match tokio::time::timeout(deadline, ask(source)).await {

@@ -479,6 +479,17 @@ fn a_document_read_from_text_is_the_same_as_from_a_value() {
 }
 
 #[test]
+fn a_flood_of_faults_is_counted_and_not_listed() {
+    let mut document = json!({"backend": {"tier": "process"}});
+    for index in 0..1000 {
+        document[format!("x{index}")] = json!(1);
+    }
+    let found = reasons(&document);
+    assert_eq!(found.len(), 65);
+    assert_eq!(found[64], "and 936 more");
+}
+
+#[test]
 fn create_options_override_the_defaults() {
     let defaults = read(&json!({
         "backend": {"tier": "process"}, "defaultMemoryLimitMb": 512, "defaultTimeoutMs": 1000,

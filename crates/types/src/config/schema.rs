@@ -11,6 +11,9 @@ use serde_json::{Map, Value};
 
 use super::ConfigError;
 
+/// A document of nothing but faults is not answered with a longer one.
+const MAX_REASONS: usize = 64;
+
 /// The schema of `T`.
 pub(super) fn of<T: JsonSchema>() -> Value {
     SchemaSettings::draft2020_12()
@@ -33,9 +36,14 @@ pub(super) fn violations<T: JsonSchema>(value: &Value) -> Vec<String> {
 /// Deserialises what passed; a failure that the schema did not foresee is reported without the
 /// value.
 pub(super) fn read<T>(
-    reasons: Vec<String>,
+    mut reasons: Vec<String>,
     deserialize: impl FnOnce() -> Result<T, serde_json::Error>,
 ) -> Result<T, ConfigError> {
+    if reasons.len() > MAX_REASONS {
+        let more = reasons.len() - MAX_REASONS;
+        reasons.truncate(MAX_REASONS);
+        reasons.push(format!("and {more} more"));
+    }
     if !reasons.is_empty() {
         return Err(ConfigError { reasons });
     }
