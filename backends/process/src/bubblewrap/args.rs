@@ -12,6 +12,7 @@ use super::data::data;
 #[derive(Debug, Default)]
 pub(crate) struct Args {
     words: Vec<OsString>,
+    program: Vec<OsString>,
     fds: Vec<OwnedFd>,
 }
 
@@ -19,6 +20,23 @@ impl Args {
     pub(crate) fn words<W: AsRef<OsStr>>(&mut self, words: impl IntoIterator<Item = W>) {
         self.words
             .extend(words.into_iter().map(|word| word.as_ref().to_owned()));
+    }
+
+    /// Words of the program to run inside and its arguments.
+    pub(crate) fn program<W: AsRef<OsStr>>(&mut self, words: impl IntoIterator<Item = W>) {
+        self.program
+            .extend(words.into_iter().map(|word| word.as_ref().to_owned()));
+    }
+
+    /// `option FD` of the program.
+    pub(crate) fn program_fd(&mut self, option: &str, fd: OwnedFd) {
+        self.program([option, &fd.as_raw_fd().to_string()]);
+        self.fds.push(fd);
+    }
+
+    /// Has the program inherit a descriptor that was named already.
+    pub(crate) fn inherit(&mut self, fd: OwnedFd) {
+        self.fds.push(fd);
     }
 
     /// Adds words that name no descriptor.
@@ -61,15 +79,26 @@ impl Args {
         self.fds.push(fd);
     }
 
-    /// The descriptors to inherit, and one more from which `bwrap --args` reads every word: a
-    /// command line has limits that a file has not.
-    pub(crate) fn finish(mut self) -> io::Result<(OwnedFd, Vec<OwnedFd>)> {
+    /// The words of the command line proper, and the descriptors to inherit. Options go through one
+    /// of these, for `bwrap --args`: a command line has limits that a file has not.
+    pub(crate) fn finish(self) -> io::Result<(Vec<OsString>, Vec<OsString>, Vec<OwnedFd>)> {
+        let Self {
+            words,
+            program,
+            mut fds,
+        } = self;
         let mut bytes = Vec::new();
-        for word in &self.words {
+        for word in &words {
             bytes.extend_from_slice(word.as_bytes());
             bytes.push(0);
         }
-        let words = data(&bytes)?;
-        Ok((words, std::mem::take(&mut self.fds)))
+        let list = data(&bytes)?;
+        let options = vec![
+            "--args".into(),
+            list.as_raw_fd().to_string().into(),
+            "--".into(),
+        ];
+        fds.push(list);
+        Ok((options, program, fds))
     }
 }

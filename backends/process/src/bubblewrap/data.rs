@@ -21,7 +21,7 @@ pub(crate) fn data(bytes: &[u8]) -> io::Result<OwnedFd> {
 pub(crate) struct LastWords(File);
 
 impl LastWords {
-    const CAP: u64 = 4096;
+    const CAP: u64 = 1024;
 
     pub(crate) fn new() -> io::Result<Self> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -38,7 +38,7 @@ impl LastWords {
 
     /// What was printed so far, as printable text.
     pub(crate) fn read(&self) -> String {
-        let mut bytes = [0; 4096];
+        let mut bytes = [0; 1024];
         let length = self.0.read_at(&mut bytes, 0).unwrap_or(0);
         let text = String::from_utf8_lossy(&bytes[..length]);
         let text = text.trim_end_matches('\0').trim();
@@ -60,6 +60,6 @@ mod tests {
         assert_eq!(words.read(), "oh no [2J");
         let flood = vec![b'x'; 1 << 20];
         assert!(writer.write_all(&flood).is_err());
-        assert!(words.read().len() <= 4096);
+        assert!(words.read().len() <= 1024);
     }
 }

@@ -154,63 +154,14 @@ impl ProcessBackend {
             "/",
             "--chdir",
             WORKSPACE,
-            "--",
         ]);
+        let token = self.worker_args(&mut args, spec, reach, group, ready)?;
 
-        let worker = self.worker.try_clone()?;
-        args.words([format!("/proc/self/fd/{}", worker.as_raw_fd())]);
-        let mut inherit = vec![worker];
-        let mut worker_fd = |args: &mut Args, option: &str, fd: OwnedFd| {
-            args.words([option, &fd.as_raw_fd().to_string()]);
-            inherit.push(fd);
-        };
-        let mut token = None;
-        match reach {
-            Reach::Private(line) => {
-                let stream = line.stream.try_clone()?;
-                args.words(["--listen", &format!("fd:{}", stream.as_raw_fd())]);
-                worker_fd(&mut args, "--lane", line.lane.try_clone()?);
-                inherit.push(stream);
-            }
-            Reach::Detached(entry) => {
-                let listener = entry.listener()?;
-                args.words(["--listen", &format!("listener:{}", listener.as_raw_fd())]);
-                token = Some(entry.token().to_owned());
-                inherit.push(listener);
-            }
-        }
-        let mut option = |name: &str, fd: OwnedFd| {
-            args.words([name, &fd.as_raw_fd().to_string()]);
-            inherit.push(fd);
-        };
-        option("--ready", ready);
-        if let Some(events) = group.map(Group::memory_events).transpose()?.flatten() {
-            option("--memory-events", events);
-        }
-        args.words(["--init", "--user", "user", "--workspace", WORKSPACE]);
-        for root in self
-            .view()
-            .roots
-            .iter()
-            .filter(|root| root.to_str().is_some())
-        {
-            args.words(["--read-root".as_ref(), root.as_os_str()]);
-        }
-        for root in ["/etc", "/proc"] {
-            args.words(["--read-root", root]);
-        }
-        for root in ["/tmp", HOME, "/dev/shm"] {
-            args.words(["--write-root", root]);
-        }
-        if let Some(lifetime) = spec.limits.lifetime {
-            args.words(["--lifetime-ms", &lifetime.as_millis().to_string()]);
-        }
-
-        let (list, mut fds) = args.finish()?;
+        let (options, program, fds) = args.finish()?;
         let mut bwrap = command(&checked.bwrap.path);
         bwrap
-            .arg("--args")
-            .arg(list.as_raw_fd().to_string())
+            .args(options)
+            .args(program)
             .current_dir("/")
             .env("PATH", &self.view().path)
             .env("HOME", HOME)
@@ -223,8 +174,6 @@ impl ProcessBackend {
         if let Some(token) = token {
             bwrap.env("NAMZU_SANDBOX_TOKEN", token);
         }
-        fds.append(&mut inherit);
-        fds.push(list);
         prepare(
             &mut bwrap,
             Setup {
@@ -235,6 +184,53 @@ impl ProcessBackend {
             },
         );
         Ok(bwrap)
+    }
+
+    /// The worker's own arguments. Gives back the token that it has to be handed.
+    fn worker_args(
+        &self,
+        args: &mut Args,
+        spec: &SandboxSpec,
+        reach: &mut Reach,
+        group: Option<&Group>,
+        ready: OwnedFd,
+    ) -> std::io::Result<Option<String>> {
+        let worker = self.worker.try_clone()?;
+        args.program([format!("/proc/self/fd/{}", worker.as_raw_fd())]);
+        args.inherit(worker);
+        let token = match reach {
+            Reach::Private(line) => {
+                let stream = line.stream.try_clone()?;
+                args.program(["--listen", &format!("fd:{}", stream.as_raw_fd())]);
+                args.inherit(stream);
+                args.program_fd("--lane", line.lane.try_clone()?);
+                None
+            }
+            Reach::Detached(entry) => {
+                let listener = entry.listener()?;
+                args.program(["--listen", &format!("listener:{}", listener.as_raw_fd())]);
+                args.inherit(listener);
+                Some(entry.token().to_owned())
+            }
+        };
+        args.program_fd("--ready", ready);
+        if let Some(events) = group.map(Group::memory_events).transpose()?.flatten() {
+            args.program_fd("--memory-events", events);
+        }
+        args.program(["--init", "--user", "user", "--workspace", WORKSPACE]);
+        for root in &self.view().roots {
+            args.program(["--read-root".as_ref(), root.as_os_str()]);
+        }
+        for root in ["/etc", "/proc"] {
+            args.program(["--read-root", root]);
+        }
+        for root in ["/tmp", HOME, "/dev/shm"] {
+            args.program(["--write-root", root]);
+        }
+        if let Some(lifetime) = spec.limits.lifetime {
+            args.program(["--lifetime-ms", &lifetime.as_millis().to_string()]);
+        }
+        Ok(token)
     }
 
     /// Finds out why nothing came up, and takes down what did.

@@ -1,0 +1,1 @@
+//! What is left when the host process dies, or lets go.
