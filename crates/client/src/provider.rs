@@ -5,7 +5,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use namzu_core::{Backend, Error, ErrorCode, Guarded, Phase, Receipt, Result};
+use namzu_core::{
+    Backend, Error, ErrorCode, Guarded, Phase, Receipt, Result, SandboxEnvironment, backend_label,
+};
 use namzu_types::{
     Capabilities, Controls, Limits, SandboxId, SandboxInfo, SandboxSpec, Tier, Workspace,
 };
@@ -52,7 +54,7 @@ impl SandboxProvider {
         let (tier, name) = (backend.tier(), backend.name());
         Self {
             id: format!("namzu-{tier}-{name}"),
-            name: format!("@namzu/sandbox: {tier}:{name}"),
+            name: format!("@namzu/sandbox: {}", backend_label(tier, name)),
             backend: Arc::new(Guarded(backend)),
             defaults: Arc::new(defaults),
             deadlines: Deadlines::default(),
@@ -87,8 +89,8 @@ impl SandboxProvider {
 
     /// The kind of environment, as the SDK names it.
     #[must_use]
-    pub const fn environment(&self) -> &'static str {
-        "basic"
+    pub fn environment(&self) -> &'static str {
+        SandboxEnvironment::of(&self.label()).as_str()
     }
 
     /// The tier.
@@ -214,7 +216,7 @@ impl SandboxProvider {
     }
 
     fn label(&self) -> String {
-        format!("{}:{}", self.tier(), self.backend.name())
+        backend_label(self.tier(), self.backend.name())
     }
 
     fn locate(&self, err: Error, phase: Phase) -> Error {

@@ -6,7 +6,7 @@ use namzu_types::{
     SandboxInfo, SandboxSpec, Strength, Tier, Workspace,
 };
 
-use crate::{Backend, Error, ErrorCode, Launched, Phase, Result};
+use crate::{Backend, Error, ErrorCode, Launched, Phase, Result, backend_label};
 
 /// Every reason for which a backend with `capabilities` cannot make `spec`; empty when it can.
 #[must_use]
@@ -175,7 +175,7 @@ impl<B: Backend> Guarded<B> {
         if reasons.is_empty() {
             return Ok(());
         }
-        let label = format!("{}:{}", self.0.tier(), self.0.name());
+        let label = backend_label(self.0.tier(), self.0.name());
         Err(Error::new(ErrorCode::Unsupported, format!("{label} cannot hold what was asked"))
             .with_reasons(reasons)
             .with_hint("drop these from the request, or choose a backend that holds them: `namzu-sandbox backends`")

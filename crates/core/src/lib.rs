@@ -25,4 +25,4 @@ pub use crate::envelope::{SerializedSandboxError, serialize_sandbox_error};
 pub use crate::error::{Chain, Error, Result};
 pub use crate::finding::{Finding, Verdict};
 pub use crate::guard::{Guarded, malformed, refusals};
-pub use crate::receipt::{IsolationReport, Receipt, SandboxEnvironment};
+pub use crate::receipt::{IsolationReport, Receipt, SandboxEnvironment, backend_label};

@@ -23,6 +23,17 @@ pub struct Receipt {
     pub labels: BTreeMap<String, String>,
 }
 
+/// The label of a backend: its tier and its name, e.g. `process:bubblewrap`; the tier alone where
+/// the backend is called the same.
+#[must_use]
+pub fn backend_label(tier: Tier, name: &str) -> String {
+    if tier.as_str() == name {
+        name.to_owned()
+    } else {
+        format!("{tier}:{name}")
+    }
+}
+
 /// The kind of place, in the TypeScript SDK's four words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -164,6 +175,18 @@ mod tests {
             assert_eq!(environment.as_str(), word);
             assert_eq!(serde_json::to_value(environment).unwrap(), word);
         }
+    }
+
+    #[test]
+    fn a_backend_named_as_its_tier_is_not_named_twice() {
+        assert_eq!(
+            backend_label(Tier::Process, "bubblewrap"),
+            "process:bubblewrap"
+        );
+        assert_eq!(
+            backend_label(Tier::Passthrough, "passthrough"),
+            "passthrough"
+        );
     }
 
     #[test]
