@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
+use clap::{ArgAction, Args, Parser, Subcommand};
 use namzu_sandbox::types::{Control, SandboxId};
 
 use crate::parse::{self, Cpus, EnvVar, Label, Location, Mount};
@@ -89,7 +89,7 @@ pub struct SandboxArgs {
     #[arg(short, long, value_name = "KEY[=VALUE]", value_parser = parse::env_var())]
     pub env: Vec<EnvVar>,
     /// What may leave [default: deny-all; passthrough: allow-all]
-    #[arg(long, value_enum)]
+    #[arg(long, value_name = "POLICY", value_parser = egress())]
     pub egress: Option<Egress>,
     /// Memory for everything inside together, e.g. 512m
     #[arg(long, value_name = "SIZE", value_parser = parse::size)]
@@ -115,11 +115,11 @@ pub struct SandboxArgs {
 }
 
 /// What may leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Egress {
-    /// Nothing
+    /// Nothing.
     DenyAll,
-    /// Everything: no wall on the network
+    /// Everything: no wall on the network.
     AllowAll,
 }
 
@@ -262,10 +262,18 @@ pub struct CompletionsArgs {
 
 /// Parses a control by its wire name, and lists them all in the help and on a mistake.
 fn control() -> impl TypedValueParser<Value = Control> {
-    clap::builder::PossibleValuesParser::new(Control::ALL.map(Control::as_str)).map(|name| {
+    PossibleValuesParser::new(Control::ALL.map(Control::as_str)).map(|name| {
         Control::ALL
             .into_iter()
             .find(|control| control.as_str() == name)
             .unwrap_or(Control::Filesystem)
+    })
+}
+
+/// Parses the kinds of policy that need no more than their name.
+fn egress() -> impl TypedValueParser<Value = Egress> {
+    PossibleValuesParser::new(["deny-all", "allow-all"]).map(|kind| match kind.as_str() {
+        "allow-all" => Egress::AllowAll,
+        _ => Egress::DenyAll,
     })
 }

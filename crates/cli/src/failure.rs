@@ -61,3 +61,37 @@ pub(crate) fn local(what: impl Into<String>, source: impl Into<io::Error>) -> Er
     };
     Error::new(code, what).with_source(source)
 }
+
+/// A failure of reading from a sandbox: the library's own error where one is inside.
+pub(crate) fn remote(what: &str, err: io::Error) -> Error {
+    match err.downcast::<Error>() {
+        Ok(err) => err,
+        Err(err) => local(what, err),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_librarys_error_comes_back_out_of_an_io_error() {
+        let inner = Error::new(ErrorCode::SandboxLost, "gone");
+        let err = remote("reading", io::Error::other(inner));
+        assert_eq!(err.code(), ErrorCode::SandboxLost);
+        let err = remote("reading", io::ErrorKind::UnexpectedEof.into());
+        assert_eq!(err.code(), ErrorCode::Internal);
+    }
+
+    #[test]
+    fn what_the_host_says_has_a_class() {
+        for (kind, exit) in [
+            (io::ErrorKind::NotFound, 205),
+            (io::ErrorKind::PermissionDenied, 207),
+            (io::ErrorKind::StorageFull, 216),
+            (io::ErrorKind::Other, 200),
+        ] {
+            assert_eq!(Failure::from(local("x", kind)).exit_code(), exit);
+        }
+    }
+}

@@ -52,7 +52,7 @@ pub enum Location {
         /// The sandbox.
         id: SandboxId,
         /// The path inside; relative to the workspace.
-        path: String,
+        path: PathBuf,
     },
 }
 
@@ -190,9 +190,11 @@ pub(crate) fn location() -> impl TypedValueParser<Value = Location> {
             }
             return Ok(Location::Host(PathBuf::from(text)));
         };
-        let path = std::str::from_utf8(&bytes[at + 1..])
-            .map_err(|_| "the path inside must be UTF-8")?
-            .to_owned();
+        // The workspace itself, when nothing is named.
+        let path = match &bytes[at + 1..] {
+            b"" => PathBuf::from("."),
+            path => PathBuf::from(OsString::from_vec(path.to_vec())),
+        };
         Ok(Location::Sandbox { id, path })
     })
 }

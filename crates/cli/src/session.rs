@@ -14,7 +14,7 @@ use crate::failure::{Failure, local};
 use crate::output::{Output, SIGPIPE};
 use crate::settings::Command;
 use crate::signals::Signals;
-use crate::stdio::{Gone, Writer, read_stdin};
+use crate::stdio::{self, Gone, Writer, read_stdin};
 use crate::terminal;
 
 /// Ctrl-D.
@@ -112,7 +112,9 @@ async fn feed(mut stdin: Stdin, input: Option<mpsc::Receiver<Bytes>>, tty: bool)
 
 /// Passes the command's output on until it ends.
 async fn drain(process: &mut Process, tty: bool, out: Output) -> Result<Ended, Error> {
-    let (mut stdout, mut stderr) = (Writer::stdout(), Writer::stderr());
+    let mut stdout = Writer::stdout();
+    // One queue for one place, so that what is seen there is in the order it came.
+    let mut stderr = (!stdio::is_shared()).then(Writer::stderr);
     let mut unread = false;
     let mut resized = tty
         .then(|| signal(SignalKind::window_change()))
@@ -130,7 +132,10 @@ async fn drain(process: &mut Process, tty: bool, out: Output) -> Result<Ended, E
             Some(Event::Stdout(bytes) | Event::Pty(bytes)) => {
                 (Stream::Stdout, stdout.send(bytes).await)
             }
-            Some(Event::Stderr(bytes)) => (Stream::Stderr, stderr.send(bytes).await),
+            Some(Event::Stderr(bytes)) => match &mut stderr {
+                Some(stderr) => (Stream::Stderr, stderr.send(bytes).await),
+                None => (Stream::Stdout, stdout.send(bytes).await),
+            },
             Some(Event::Skipped { stream: _, bytes }) => {
                 out.warn(format_args!("{bytes} bytes of output were lost"));
                 continue;
@@ -161,8 +166,8 @@ async fn drain(process: &mut Process, tty: bool, out: Output) -> Result<Ended, E
             Err(Gone::Failed(err)) => return Err(local("writing the command's output", err)),
         }
     };
-    for written in [stdout.finish().await, stderr.finish().await] {
-        if let Err(Gone::Failed(err)) = written {
+    for writer in [Some(stdout), stderr].into_iter().flatten() {
+        if let Err(Gone::Failed(err)) = writer.finish().await {
             return Err(local("writing the command's output", err));
         }
     }

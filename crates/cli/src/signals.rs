@@ -59,9 +59,23 @@ impl Signals {
             tokio::select! {
                 // What is done is done: its outcome is reported even if a signal came meanwhile.
                 biased;
-                done = &mut work => done.map_err(Failure::from),
+                done = &mut work => match done {
+                    Ok(done) => Ok(done),
+                    Err(err) => Err(self.caused(err)),
+                },
                 signal = self.next() => Err(Failure::Interrupted(signal)),
             }
+        }
+    }
+
+    /// A terminal's Ctrl-C goes to the backend's own processes too: what they then fail with is
+    /// the signal's doing.
+    fn caused(&mut self, err: Error) -> Failure {
+        use std::task::{Context, Poll, Waker};
+        let mut next = std::pin::pin!(self.next());
+        match next.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(signal) => Failure::Interrupted(signal),
+            Poll::Pending => err.into(),
         }
     }
 }

@@ -55,6 +55,17 @@ fn wait(fd: BorrowedFd<'_>, what: PollFlags) {
     let _ = poll(&mut [PollFd::new(&fd, what)], None);
 }
 
+/// Whether standard output and standard error are the same file, pipe or terminal.
+pub(crate) fn is_shared() -> bool {
+    let same = |fd| {
+        rustix::fs::fstat(fd)
+            .map(|stat| (stat.st_dev, stat.st_ino))
+            .ok()
+    };
+    let out = same(rustix::stdio::stdout());
+    out.is_some() && out == same(rustix::stdio::stderr())
+}
+
 /// Why output does not arrive any more.
 #[derive(Debug)]
 pub(crate) enum Gone {
@@ -113,13 +124,17 @@ impl Writer {
         {
             return Ok(());
         }
-        self.finish().await?;
+        self.flush().await?;
         self.unread = true;
         Err(Gone::Reader)
     }
 
     /// Waits until everything is written.
-    pub(crate) async fn finish(&mut self) -> Result<(), Gone> {
+    pub(crate) async fn finish(mut self) -> Result<(), Gone> {
+        self.flush().await
+    }
+
+    async fn flush(&mut self) -> Result<(), Gone> {
         let Some(Running { tx, end }) = self.running.take() else {
             return Ok(());
         };

@@ -18,7 +18,6 @@ pub(crate) async fn run(cx: &mut Context, args: &LsArgs) -> Result<u8, Failure> 
         None => sandboxes(cx).await?,
         Some(Location::Sandbox { id, path }) => {
             let sandbox = cx.connect(id).await?;
-            let path = if path.is_empty() { "." } else { path };
             let list = async { sandbox.files().list(path, 1).await };
             let found = cx.signals.unless(list).await?;
             files(cx.out, &found)?;

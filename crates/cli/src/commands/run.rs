@@ -1,7 +1,7 @@
 //! `run`: one command in a fresh sandbox.
 
 use namzu_sandbox::types::SandboxSpec;
-use namzu_sandbox::{Phase, Sandbox};
+use namzu_sandbox::{Chain, Phase, Sandbox};
 use serde_json::json;
 
 use crate::args::RunArgs;
@@ -44,9 +44,17 @@ pub(crate) async fn fresh(
         show_receipt(cx, &sandbox, receipt);
         let ended = session::run(&sandbox, command, &mut cx.signals, cx.out).await;
         let destroyed = teardown::destroy(&sandbox).await;
-        let ended = ended?;
+        let ended = match (ended, destroyed) {
+            (Ok(ended), Ok(())) => ended,
+            (Ok(_), Err(err)) => return Err(err.into()),
+            (Err(failure), destroyed) => {
+                if let Err(err) = destroyed {
+                    cx.out.warn(Chain(&err));
+                }
+                return Err(failure);
+            }
+        };
         report.ended(&ended);
-        destroyed?;
         Ok(exit::of_status(ended.status))
     }
     .await;

@@ -14,7 +14,7 @@ use tokio::io::AsyncRead;
 use super::bridge::{Counted, Source, pipe_in};
 use super::unpack::{Limits, unpack};
 use super::{Options, Progress, target};
-use crate::failure::local;
+use crate::failure::{local, remote};
 use crate::parse::Location;
 
 /// Copies `path` inside to `to`.
@@ -25,11 +25,10 @@ use crate::parse::Location;
 /// reasons when entries of a directory were refused, all others copied.
 pub(crate) async fn run(
     sandbox: &Sandbox,
-    path: &str,
+    path: &Path,
     to: &Location,
     options: Options,
 ) -> Result<(), Error> {
-    let path = if path.is_empty() { "." } else { path };
     let Location::Host(host) = to else {
         let stdout = rustix::io::dup(rustix::stdio::stdout())
             .map_err(|errno| local("writing to standard output", errno))?;
@@ -42,8 +41,7 @@ pub(crate) async fn run(
         .await;
     };
     let info = sandbox.files().stat(path).await?;
-    let name = target::name_inside(path);
-    let host = target::on_host(host, name.as_deref(), options)?;
+    let host = target::on_host(host, target::name(path), options)?;
     match info.kind {
         FileKind::Directory => directory(sandbox, path, &host, options).await,
         FileKind::File => file(sandbox, path, &host, info.mode, options).await,
@@ -57,7 +55,7 @@ pub(crate) async fn run(
 
 async fn file(
     sandbox: &Sandbox,
-    path: &str,
+    path: &Path,
     host: &Path,
     mode: u32,
     options: Options,
@@ -74,7 +72,7 @@ async fn file(
 
 async fn directory(
     sandbox: &Sandbox,
-    path: &str,
+    path: &Path,
     host: &Path,
     options: Options,
 ) -> Result<(), Error> {
@@ -127,7 +125,7 @@ fn copy(mut from: Source, to: &mut File, max: u64) -> Result<u64, Error> {
     loop {
         let piece = from
             .next()
-            .map_err(|err| local("reading from the sandbox", err))?;
+            .map_err(|err| remote("reading from the sandbox", err))?;
         let Some(piece) = piece else {
             return Ok(copied);
         };

@@ -1,6 +1,6 @@
 //! Where a copy goes, as `cp` would have it: into a directory that exists, else by that name.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,9 @@ use crate::failure::local;
 /// `None` for `name` means the content of a directory, which goes into `dst` itself.
 pub(super) async fn inside(
     sandbox: &Sandbox,
-    dst: &str,
+    dst: &Path,
     name: Option<&OsStr>,
-) -> Result<String, Error> {
-    let dst = if dst.is_empty() { "." } else { dst };
+) -> Result<PathBuf, Error> {
     let Some(name) = name else {
         return Ok(dst.to_owned());
     };
@@ -28,18 +27,11 @@ pub(super) async fn inside(
         Err(err) if err.code() == ErrorCode::NotFound => false,
         Err(err) => return Err(err),
     };
-    if !existing && !dst.ends_with('/') {
-        return Ok(dst.to_owned());
+    if existing || ends_with_slash(dst) {
+        Ok(dst.join(name))
+    } else {
+        Ok(dst.to_owned())
     }
-    let name = name.to_str().ok_or_else(|| {
-        Error::new(
-            ErrorCode::InvalidArgument,
-            "the name of the source is not UTF-8",
-        )
-        .with_hint("name the destination with it")
-        .during(Phase::Files)
-    })?;
-    Ok(format!("{}/{name}", dst.trim_end_matches('/')))
 }
 
 /// The path of a copy of `name` at `dst` on the host.
@@ -52,7 +44,7 @@ pub(super) fn on_host(
     let Some(name) = name else {
         return Ok(dst.to_owned());
     };
-    if dst.is_dir() || dst.as_os_str().as_bytes().ends_with(b"/") {
+    if dst.is_dir() || ends_with_slash(dst) {
         let dst = dst.join(name);
         refuse_link(&dst, options)?;
         return Ok(dst);
@@ -79,20 +71,17 @@ pub(super) fn refuse_link(path: &Path, options: Options) -> Result<(), Error> {
     .during(Phase::Files))
 }
 
-/// The name that a copy of `path` inside takes; `None` where it means the content: `.`, `/`, `x/.`.
-pub(super) fn name_inside(path: &str) -> Option<OsString> {
-    let last = path.trim_end_matches('/').rsplit('/').next()?;
-    // `..` has no name of its own either, and must not become one on the host.
-    (!matches!(last, "" | "." | "..")).then(|| last.into())
-}
-
-/// The name that a copy of the host's `path` takes; `None` where it means the content.
-pub(super) fn name_on_host(path: &Path) -> Option<&OsStr> {
+/// The name that a copy of `path` takes; `None` where it means the content: `.`, `/`, `x/.`, `x/..`.
+pub(super) fn name(path: &Path) -> Option<&OsStr> {
     // `file_name` looks through a trailing `/.`, which here means the content.
     if path.as_os_str().as_bytes().ends_with(b"/.") {
         return None;
     }
     path.file_name()
+}
+
+fn ends_with_slash(path: &Path) -> bool {
+    path.as_os_str().as_bytes().ends_with(b"/")
 }
 
 #[cfg(test)]
@@ -106,7 +95,7 @@ mod tests {
     };
 
     #[test]
-    fn a_name_on_the_host_is_one_plain_component() {
+    fn a_name_is_one_plain_component() {
         for (path, name) in [
             ("a", Some("a")),
             ("/x/a", Some("a")),
@@ -119,14 +108,8 @@ mod tests {
             ("/", None),
             ("", None),
         ] {
-            assert_eq!(name_inside(path), name.map(OsString::from), "{path}");
-            if !path.is_empty() {
-                assert_eq!(
-                    name_on_host(Path::new(path)),
-                    name.map(OsStr::new),
-                    "{path}"
-                );
-            }
+            let got = super::name(Path::new(path));
+            assert_eq!(got, name.map(OsStr::new), "{path}");
         }
     }
 

@@ -442,8 +442,12 @@ fn host(what: &str, errno: Errno) -> Refusal {
     }
 }
 
+/// The sandbox's own failure where there is one, a stream that is none otherwise.
 fn broken(err: io::Error) -> Error {
-    violation("reading a tar stream").with_source(err)
+    match err.downcast::<Error>() {
+        Ok(err) => err,
+        Err(err) => violation("reading a tar stream").with_source(err),
+    }
 }
 
 fn violation(what: &str) -> Error {

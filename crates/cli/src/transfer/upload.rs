@@ -22,7 +22,7 @@ use crate::parse::Location;
 pub(crate) async fn run(
     sandbox: &Sandbox,
     from: &Location,
-    path: &str,
+    path: &Path,
     options: Options,
 ) -> Result<Vec<String>, Error> {
     let Location::Host(host) = from else {
@@ -36,7 +36,7 @@ pub(crate) async fn run(
     let meta = opened
         .metadata()
         .map_err(|err| local(format!("reading `{}`", host.display()), err))?;
-    let name = target::name_on_host(host);
+    let name = target::name(host);
     if meta.is_dir() {
         let path = target::inside(sandbox, path, name).await?;
         return directory(sandbox, opened, &path, options).await;
@@ -66,7 +66,7 @@ fn open(path: &Path, options: Options) -> Result<File, Error> {
 async fn file(
     sandbox: &Sandbox,
     from: File,
-    path: &str,
+    path: &Path,
     size: Option<u64>,
     options: Options,
 ) -> Result<Vec<String>, Error> {
@@ -87,7 +87,7 @@ async fn file(
 async fn directory(
     sandbox: &Sandbox,
     root: File,
-    path: &str,
+    path: &Path,
     options: Options,
 ) -> Result<Vec<String>, Error> {
     match sandbox.files().make_dir(path).await {
