@@ -141,10 +141,21 @@ impl<'de> Deserialize<'de> for ValueSource {
             return Ok(Self::Value(Secret(literal)));
         }
         match Reference::deserialize(value).map_err(de::Error::custom)? {
+            Reference::Env(name) if name.is_empty() || name.contains(['=', '\0']) => {
+                Err(de::Error::custom(
+                    "the name of an environment variable is empty or holds `=` or NUL",
+                ))
+            }
             Reference::Env(name) => Ok(Self::Env(name)),
+            Reference::File(path) if path.is_empty() || path.contains('\0') => Err(
+                de::Error::custom("the path of a file is empty or holds NUL"),
+            ),
             Reference::File(path) => Ok(Self::File(path)),
-            Reference::Command(argv) if argv.is_empty() => {
-                Err(de::Error::custom("command is empty"))
+            Reference::Command(argv)
+                if argv.first().is_none_or(String::is_empty)
+                    || argv.iter().any(|argument| argument.contains('\0')) =>
+            {
+                Err(de::Error::custom("a command is empty or holds NUL"))
             }
             Reference::Command(argv) => Ok(Self::Command(argv)),
         }

@@ -479,6 +479,24 @@ fn a_document_read_from_text_is_the_same_as_from_a_value() {
 }
 
 #[test]
+fn a_source_that_names_nothing_is_refused() {
+    for source in [
+        json!({"env": ""}),
+        json!({"env": "A=B"}),
+        // A place that `dangerous_to_json_with_secrets` uses itself.
+        json!({"env": "\u{0}0"}),
+        json!({"file": ""}),
+        json!({"file": "/a\u{0}"}),
+        json!({"command": []}),
+        json!({"command": [""]}),
+        json!({"command": ["a", "\u{0}"]}),
+    ] {
+        let document = json!({"backend": {"tier": "microvm", "service": "e2b", "apiKey": source}});
+        assert_eq!(reasons(&document).len(), 1, "{document}");
+    }
+}
+
+#[test]
 fn a_flood_of_faults_is_counted_and_not_listed() {
     let mut document = json!({"backend": {"tier": "process"}});
     for index in 0..1000 {
