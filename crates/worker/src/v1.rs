@@ -75,7 +75,10 @@ async fn body<T: DeserializeOwned>(
             return Err((StatusCode::PAYLOAD_TOO_LARGE, why));
         }
         Err(error) => {
-            return Err((StatusCode::BAD_REQUEST, format!("the body ended early: {error}")));
+            return Err((
+                StatusCode::BAD_REQUEST,
+                format!("the body ended early: {error}"),
+            ));
         }
     };
     serde_json::from_slice(&bytes).map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))

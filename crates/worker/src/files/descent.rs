@@ -20,14 +20,17 @@ pub(crate) struct Descent {
 impl Descent {
     pub(crate) fn new(top: OwnedFd) -> rustix::io::Result<Self> {
         let id = identity(top.as_fd())?;
-        Ok(Self { here: top, id, above: Vec::new() })
+        Ok(Self {
+            here: top,
+            id,
+            above: Vec::new(),
+        })
     }
 
     /// The directory the walk is in.
     pub(crate) fn here(&self) -> BorrowedFd<'_> {
         self.here.as_fd()
     }
-
 
     /// Enters a directory, never through a link.
     pub(crate) fn down(&mut self, name: &CStr) -> rustix::io::Result<()> {
@@ -44,7 +47,9 @@ impl Descent {
     /// # Errors
     /// `ESTALE` when the directory above is no longer the one that was left.
     pub(crate) fn up(&mut self) -> rustix::io::Result<bool> {
-        let Some(want) = self.above.pop() else { return Ok(false) };
+        let Some(want) = self.above.pop() else {
+            return Ok(false);
+        };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let parent = rustix::fs::openat(&self.here, c"..", flags, Mode::empty())?;
         if identity(parent.as_fd())? != want {

@@ -31,7 +31,10 @@ pub(crate) fn describe(
     names: &mut Names,
 ) -> rustix::io::Result<EntryInfo> {
     let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    let last = path.rsplit(|byte| *byte == b'/').next().filter(|last| !last.is_empty());
+    let last = path
+        .rsplit(|byte| *byte == b'/')
+        .next()
+        .filter(|last| !last.is_empty());
     let is_symlink = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
     let mut entry = EntryInfo {
         name: path_text::encode(last.unwrap_or(b"/")),
@@ -49,7 +52,11 @@ pub(crate) fn describe(
     };
     if is_symlink {
         // What lies outside the roots is told no more than the link itself tells.
-        match jail.resolved(path).ok().and_then(|(to, place)| Some((to, place.stat().ok()?))) {
+        match jail
+            .resolved(path)
+            .ok()
+            .and_then(|(to, place)| Some((to, place.stat().ok()?)))
+        {
             Some((to, target)) => {
                 entry.r#type = wire_type(&target).into();
                 entry.mode = target.st_mode & 0o777;
@@ -74,7 +81,11 @@ fn wire_type(stat: &Stat) -> WireType {
 }
 
 fn modified(stat: &Stat) -> Timestamp {
-    Timestamp { seconds: stat.st_mtime, nanos: i32::try_from(stat.st_mtime_nsec).unwrap_or(0) }.clamped()
+    Timestamp {
+        seconds: stat.st_mtime,
+        nanos: i32::try_from(stat.st_mtime_nsec).unwrap_or(0),
+    }
+    .clamped()
 }
 
 /// What was stored with a file. A file system without attributes, or one that hides them, has none.

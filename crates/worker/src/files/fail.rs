@@ -40,7 +40,10 @@ pub(crate) type Outcome<T> = Result<T, Fail>;
 
 impl Fail {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self {
+            kind,
+            message: message.into(),
+        }
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
@@ -49,7 +52,10 @@ impl Fail {
 
     /// A path that leaves the roots. The text never says what is outside.
     pub(crate) fn refused(path: &[u8], why: &str) -> Self {
-        Self::new(Kind::Refused, format!("path_refused: '{}' {why}", show(path)))
+        Self::new(
+            Kind::Refused,
+            format!("path_refused: '{}' {why}", show(path)),
+        )
     }
 
     /// A failed call to the kernel while doing `what` to `path`.
@@ -69,8 +75,15 @@ impl Fail {
             Errno::MFILE | Errno::NFILE | Errno::NOMEM => Kind::TooMuch,
             _ => Kind::Internal,
         };
-        let prefix = if kind == Kind::Refused { "path_refused: " } else { "" };
-        Self::new(kind, format!("{prefix}{what} '{}': {}", show(path), describe(errno)))
+        let prefix = if kind == Kind::Refused {
+            "path_refused: "
+        } else {
+            ""
+        };
+        Self::new(
+            kind,
+            format!("{prefix}{what} '{}': {}", show(path), describe(errno)),
+        )
     }
 
     /// The HTTP status of envd's file calls.
@@ -120,7 +133,10 @@ fn describe(errno: Errno) -> String {
         Errno::NOTEMPTY => "directory not empty".into(),
         other => {
             let text = std::io::Error::from(other).to_string();
-            text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+            text.split(" (os error")
+                .next()
+                .unwrap_or(&text)
+                .to_lowercase()
         }
     }
 }

@@ -19,13 +19,18 @@ pub(crate) struct Compressed<S> {
 
 impl<S: Source> Compressed<S> {
     pub(crate) fn new(inner: S) -> Self {
-        Self { inner, encoder: Some(GzEncoder::new(Vec::new(), Compression::fast())) }
+        Self {
+            inner,
+            encoder: Some(GzEncoder::new(Vec::new(), Compression::fast())),
+        }
     }
 }
 
 impl<S: Source> Source for Compressed<S> {
     fn next(&mut self) -> io::Result<Option<Bytes>> {
-        let Some(encoder) = &mut self.encoder else { return Ok(None) };
+        let Some(encoder) = &mut self.encoder else {
+            return Ok(None);
+        };
         while encoder.get_ref().len() < CHUNK / 4 {
             match self.inner.next()? {
                 Some(chunk) => encoder.write_all(&chunk)?,
@@ -53,7 +58,9 @@ struct Inner<S> {
 
 impl<S: Sink> Decompressed<S> {
     pub(crate) fn new(sink: S) -> Self {
-        Self { decoder: MultiGzDecoder::new(Inner { sink, fail: None }) }
+        Self {
+            decoder: MultiGzDecoder::new(Inner { sink, fail: None }),
+        }
     }
 
     /// The sink, once the stream is complete.

@@ -32,7 +32,8 @@ pub(super) async fn handle(worker: &Worker, request: Request) -> Response {
         Method::GET | Method::HEAD => Operation::Read,
         Method::POST => Operation::Write,
         _ => {
-            let mut response = web::error(StatusCode::METHOD_NOT_ALLOWED, "GET, HEAD and POST only");
+            let mut response =
+                web::error(StatusCode::METHOD_NOT_ALLOWED, "GET, HEAD and POST only");
             let allowed = header::HeaderValue::from_static("GET, HEAD, POST");
             response.headers_mut().insert(header::ALLOW, allowed);
             return response;
@@ -55,7 +56,9 @@ fn admit(worker: &Worker, request: &Request, operation: Operation) -> Outcome<()
         let token = worker.config.token.as_ref();
         let token = token.ok_or_else(|| refused("there is no token to sign with".into()))?;
         // A clock before 1970 makes every signature with an expiration an expired one.
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(u64::MAX, |now| now.as_secs());
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(u64::MAX, |now| now.as_secs());
         signature::verify(&signed, operation, token.expose(), now)
             .map_err(|error| refused(error.to_string()))?;
     }
@@ -112,10 +115,15 @@ fn coding(headers: &HeaderMap) -> Option<Coding> {
 
 /// Whether the request's body is compressed.
 fn is_gzip(headers: &HeaderMap) -> Outcome<bool> {
-    match headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes().to_ascii_lowercase()) {
+    match headers
+        .get(header::CONTENT_ENCODING)
+        .map(|value| value.as_bytes().to_ascii_lowercase())
+    {
         None => Ok(false),
         Some(value) if value == b"identity" || value.is_empty() => Ok(false),
         Some(value) if value == b"gzip" || value == b"x-gzip" => Ok(true),
-        Some(_) => Err(Fail::invalid("the content encoding is neither gzip nor identity")),
+        Some(_) => Err(Fail::invalid(
+            "the content encoding is neither gzip nor identity",
+        )),
     }
 }

@@ -88,7 +88,9 @@ impl Jail {
 
     /// A jail of one open directory, known by its absolute path.
     pub(crate) fn of(dir: OwnedFd, path: Vec<u8>) -> Self {
-        Self { roots: vec![Root::held(dir, path)] }
+        Self {
+            roots: vec![Root::held(dir, path)],
+        }
     }
 
     /// Finds the place a path names.
@@ -105,7 +107,9 @@ impl Jail {
         check_text(path)?;
         match self.quick(path, access, last) {
             Some(place) => Ok(place),
-            None => self.walk(path, access, last, parents).map(|found| found.place),
+            None => self
+                .walk(path, access, last, parents)
+                .map(|found| found.place),
         }
     }
 
@@ -128,7 +132,10 @@ fn check_text(path: &[u8]) -> Outcome<()> {
         return Err(Fail::invalid("the path contains a NUL byte"));
     }
     if path.len() >= PATH_MAX {
-        return Err(Fail::invalid(format!("the path is longer than {} bytes", PATH_MAX - 1)));
+        return Err(Fail::invalid(format!(
+            "the path is longer than {} bytes",
+            PATH_MAX - 1
+        )));
     }
     if path.first() != Some(&b'/') {
         return Err(Fail::invalid("the path is not absolute"));

@@ -66,14 +66,23 @@ impl Multipart {
             .ok_or_else(|| Fail::invalid("the multipart content type names no boundary"))?;
         if boundary.is_empty()
             || boundary.len() > MAX_BOUNDARY
-            || boundary.iter().any(|byte| !byte.is_ascii_graphic() && *byte != b' ')
+            || boundary
+                .iter()
+                .any(|byte| !byte.is_ascii_graphic() && *byte != b' ')
         {
             return Err(Fail::invalid("the multipart boundary is malformed"));
         }
         let delimiter = [b"\r\n--", &boundary[..]].concat();
         let finder = Finder::new(&delimiter).into_owned();
         // The first boundary may stand at the very start, as if a line end came before it.
-        Ok(Self { delimiter, finder, matched: 2, borrowed: true, state: State::Preamble, parts: 0 })
+        Ok(Self {
+            delimiter,
+            finder,
+            matched: 2,
+            borrowed: true,
+            state: State::Preamble,
+            parts: 0,
+        })
     }
 
     /// Takes the next bytes of the body.
@@ -110,7 +119,10 @@ impl Multipart {
                     input = rest;
                     head.push(byte);
                     if head.len() > MAX_HEAD {
-                        return Err(Fail::new(Kind::TooMuch, "the headers of a part are too long"));
+                        return Err(Fail::new(
+                            Kind::TooMuch,
+                            "the headers of a part are too long",
+                        ));
                     }
                     if head.ends_with(b"\r\n\r\n") {
                         on(Event::Part(parse_head(head)))?;
@@ -130,7 +142,9 @@ impl Multipart {
     pub(crate) fn finish(&self) -> Outcome<()> {
         match self.state {
             State::Epilogue => Ok(()),
-            _ => Err(Fail::invalid("the multipart body ended before its last boundary")),
+            _ => Err(Fail::invalid(
+                "the multipart body ended before its last boundary",
+            )),
         }
     }
 
@@ -142,7 +156,11 @@ impl Multipart {
     ) -> Outcome<&'i [u8]> {
         let in_part = matches!(self.state, State::Data);
         let mut data = |bytes: &[u8]| {
-            if in_part && !bytes.is_empty() { on(Event::Data(bytes)) } else { Ok(()) }
+            if in_part && !bytes.is_empty() {
+                on(Event::Data(bytes))
+            } else {
+                Ok(())
+            }
         };
         if self.matched > 0 {
             let want = &self.delimiter[self.matched..];
@@ -193,9 +211,13 @@ fn parse_head(head: &[u8]) -> Head {
     let disposition = head.split(|byte| *byte == b'\n').find_map(|line| {
         let colon = memchr::memchr(b':', line)?;
         let (name, value) = (&line[..colon], &line[colon + 1..]);
-        name.trim_ascii().eq_ignore_ascii_case(b"content-disposition").then(|| value.trim_ascii())
+        name.trim_ascii()
+            .eq_ignore_ascii_case(b"content-disposition")
+            .then(|| value.trim_ascii())
     });
-    let Some(disposition) = disposition else { return Head::default() };
+    let Some(disposition) = disposition else {
+        return Head::default();
+    };
     let extended = parameter(disposition, b"filename*").and_then(|value| {
         let rest = value.splitn(3, |byte| *byte == b'\'').nth(2)?;
         Some(super::query::percent_decode(rest))

@@ -13,7 +13,9 @@ pub(crate) fn value(query: &str, name: &str) -> Outcome<Option<Vec<u8>>> {
         if decode(key.as_bytes())? == name.as_bytes()
             && found.replace(decode(value.as_bytes())?).is_some()
         {
-            return Err(Fail::invalid(format!("the query gives '{name}' more than once")));
+            return Err(Fail::invalid(format!(
+                "the query gives '{name}' more than once"
+            )));
         }
     }
     Ok(found)
@@ -23,12 +25,17 @@ pub(crate) fn value(query: &str, name: &str) -> Outcome<Option<Vec<u8>>> {
 pub(crate) fn text(query: &str, name: &str) -> Outcome<Option<String>> {
     let value = value(query, name)?;
     value
-        .map(|value| String::from_utf8(value).map_err(|_| Fail::invalid(format!("'{name}' is not UTF-8"))))
+        .map(|value| {
+            String::from_utf8(value).map_err(|_| Fail::invalid(format!("'{name}' is not UTF-8")))
+        })
         .transpose()
 }
 
 fn decode(text: &[u8]) -> Outcome<Vec<u8>> {
-    let spaced: Vec<u8> = text.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
+    let spaced: Vec<u8> = text
+        .iter()
+        .map(|byte| if *byte == b'+' { b' ' } else { *byte })
+        .collect();
     let broken = || Fail::invalid("the query has a % without two hexadecimal digits");
     for (at, _) in spaced.iter().enumerate().filter(|(_, byte)| **byte == b'%') {
         if hex(&spaced, at).is_none() {
@@ -76,7 +83,13 @@ mod tests {
 
     #[test]
     fn ambiguous_queries_are_refused() {
-        for query in ["path=a&path=b", "path=a&%70ath=b", "path=%", "path=%f", "path=%zz"] {
+        for query in [
+            "path=a&path=b",
+            "path=a&%70ath=b",
+            "path=%",
+            "path=%f",
+            "path=%zz",
+        ] {
             assert!(value(query, "path").is_err(), "{query}");
         }
     }

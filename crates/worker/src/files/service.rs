@@ -54,7 +54,9 @@ pub(super) async fn handle(worker: Arc<Worker>, request: Request) -> Response {
             rpc::server_stream(request, keepalive, |message| call.watch(message)).await
         }
         wire::CREATE_WATCHER => rpc::unary(request, |message| call.create_watcher(message)).await,
-        wire::GET_WATCHER_EVENTS => rpc::unary(request, |message| call.watcher_events(message)).await,
+        wire::GET_WATCHER_EVENTS => {
+            rpc::unary(request, |message| call.watcher_events(message)).await
+        }
         wire::REMOVE_WATCHER => rpc::unary(request, |message| call.remove_watcher(message)).await,
         _ => web::error(StatusCode::NOT_FOUND, "no such call"),
     }
@@ -80,18 +82,26 @@ impl Call {
     }
 
     async fn stat(self, request: StatRequest) -> Result<StatResponse, rpc::Error> {
-        let entry = self.on_path(&request.path, |jail, path, _| stat(jail, path)).await?;
+        let entry = self
+            .on_path(&request.path, |jail, path, _| stat(jail, path))
+            .await?;
         Ok(StatResponse { entry: Some(entry) })
     }
 
     async fn make_dir(self, request: MakeDirRequest) -> Result<MakeDirResponse, rpc::Error> {
-        let entry = self.on_path(&request.path, |jail, path, _| make_dir(jail, path)).await?;
+        let entry = self
+            .on_path(&request.path, |jail, path, _| make_dir(jail, path))
+            .await?;
         Ok(MakeDirResponse { entry: Some(entry) })
     }
 
     async fn rename(self, request: MoveRequest) -> Result<MoveResponse, rpc::Error> {
         let to = absolute(&self.worker.config, request.destination.as_bytes())?;
-        let entry = self.on_path(&request.source, move |jail, from, _| rename(jail, from, &to)).await?;
+        let entry = self
+            .on_path(&request.source, move |jail, from, _| {
+                rename(jail, from, &to)
+            })
+            .await?;
         Ok(MoveResponse { entry: Some(entry) })
     }
 
@@ -119,9 +129,19 @@ impl Call {
         Ok(RemoveResponse {})
     }
 
-    async fn watch(self, request: WatchDirRequest) -> Result<rpc::Replies<WatchDirResponse>, rpc::Error> {
-        let WatchDirRequest { path, recursive, include_entry, allow_network_mounts } = request;
-        let watch = self.open_watch(&path, recursive, include_entry, allow_network_mounts).await?;
+    async fn watch(
+        self,
+        request: WatchDirRequest,
+    ) -> Result<rpc::Replies<WatchDirResponse>, rpc::Error> {
+        let WatchDirRequest {
+            path,
+            recursive,
+            include_entry,
+            allow_network_mounts,
+        } = request;
+        let watch = self
+            .open_watch(&path, recursive, include_entry, allow_network_mounts)
+            .await?;
         Ok(Box::pin(WatchStream::new(watch)))
     }
 
@@ -129,10 +149,19 @@ impl Call {
         self,
         request: CreateWatcherRequest,
     ) -> Result<CreateWatcherResponse, rpc::Error> {
-        let CreateWatcherRequest { path, recursive, include_entry, allow_network_mounts } = request;
+        let CreateWatcherRequest {
+            path,
+            recursive,
+            include_entry,
+            allow_network_mounts,
+        } = request;
         let worker = Arc::clone(&self.worker);
-        let watch = self.open_watch(&path, recursive, include_entry, allow_network_mounts).await?;
-        Ok(CreateWatcherResponse { watcher_id: worker.files.watchers.add(watch)? })
+        let watch = self
+            .open_watch(&path, recursive, include_entry, allow_network_mounts)
+            .await?;
+        Ok(CreateWatcherResponse {
+            watcher_id: worker.files.watchers.add(watch)?,
+        })
     }
 
     async fn open_watch(
@@ -145,7 +174,15 @@ impl Call {
         let jail = Arc::clone(&self.worker.files.jail);
         self.on_path(path, move |_, path, _| {
             let path = path.to_vec();
-            Watch::open(jail, Wish { path, recursive, include_entry, allow_network_mounts })
+            Watch::open(
+                jail,
+                Wish {
+                    path,
+                    recursive,
+                    include_entry,
+                    allow_network_mounts,
+                },
+            )
         })
         .await
     }
@@ -179,13 +216,19 @@ fn make_dir(jail: &Jail, path: &[u8]) -> Outcome<EntryInfo> {
     match rustix::fs::mkdirat(place.dir(), place.name(), Mode::from_raw_mode(0o755)) {
         Ok(()) => {}
         Err(Errno::EXIST) => {
-            let is_dir = place.stat().is_ok_and(|stat| {
-                FileType::from_raw_mode(stat.st_mode) == FileType::Directory
-            });
+            let is_dir = place
+                .stat()
+                .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
             return Err(if is_dir {
-                Fail::new(Kind::AlreadyExists, format!("directory already exists: {}", show(path)))
+                Fail::new(
+                    Kind::AlreadyExists,
+                    format!("directory already exists: {}", show(path)),
+                )
             } else {
-                Fail::invalid(format!("path already exists but it is not a directory: {}", show(path)))
+                Fail::invalid(format!(
+                    "path already exists but it is not a directory: {}",
+                    show(path)
+                ))
             });
         }
         Err(errno) => return Err(Fail::errno("make directory", path, errno)),
@@ -196,17 +239,23 @@ fn make_dir(jail: &Jail, path: &[u8]) -> Outcome<EntryInfo> {
 fn rename(jail: &Jail, from: &[u8], to: &[u8]) -> Outcome<EntryInfo> {
     let source = jail.place(from, Access::Write, Last::Keep, Parents::Required)?;
     // Looked at first, so that a failed move leaves no new directories.
-    source.stat().map_err(|errno| Fail::errno("move", from, errno))?;
+    source
+        .stat()
+        .map_err(|errno| Fail::errno("move", from, errno))?;
     let destination = jail.place(to, Access::Write, Last::Keep, Parents::Made)?;
-    rustix::fs::renameat(source.dir(), source.name(), destination.dir(), destination.name()).map_err(
-        |errno| match errno {
-            Errno::XDEV => Fail::invalid(format!(
-                "move '{}' to '{}': they are on different file systems",
-                show(from),
-                show(to)
-            )),
-            other => Fail::errno("move", from, other),
-        },
-    )?;
+    rustix::fs::renameat(
+        source.dir(),
+        source.name(),
+        destination.dir(),
+        destination.name(),
+    )
+    .map_err(|errno| match errno {
+        Errno::XDEV => Fail::invalid(format!(
+            "move '{}' to '{}': they are on different file systems",
+            show(from),
+            show(to)
+        )),
+        other => Fail::errno("move", from, other),
+    })?;
     entry::of_place(jail, &destination, to).map_err(|errno| Fail::errno("stat", to, errno))
 }

@@ -61,7 +61,10 @@ type Turn<S> = tokio::task::JoinHandle<(S, Outcome<()>)>;
 async fn ended<S>(turn: Turn<S>) -> Outcome<S> {
     match turn.await {
         Ok((sink, outcome)) => outcome.map(|()| sink),
-        Err(error) => Err(Fail::new(Kind::Internal, format!("the write failed: {error}"))),
+        Err(error) => Err(Fail::new(
+            Kind::Internal,
+            format!("the write failed: {error}"),
+        )),
     }
 }
 
@@ -83,7 +86,9 @@ where
                 }
             }
             Some(Err(error)) => {
-                return Err(Fail::invalid(format!("the request body ended early: {error}")));
+                return Err(Fail::invalid(format!(
+                    "the request body ended early: {error}"
+                )));
             }
             None => return Ok((batch, true)),
         }

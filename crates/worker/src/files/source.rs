@@ -32,7 +32,10 @@ pub(crate) struct SourceBody<S> {
 impl<S: Source> SourceBody<S> {
     /// `length`: how many bytes the source yields, where that is known.
     pub(crate) fn new(source: S, length: Option<u64>) -> Self {
-        Self { turn: Some(take_turn(source)), left: length }
+        Self {
+            turn: Some(take_turn(source)),
+            left: length,
+        }
     }
 }
 
@@ -51,7 +54,9 @@ impl<S: Source> http_body::Body for SourceBody<S> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Some(turn) = &mut self.turn else { return Poll::Ready(None) };
+        let Some(turn) = &mut self.turn else {
+            return Poll::Ready(None);
+        };
         let outcome = ready!(Pin::new(turn).poll(cx));
         self.turn = None;
         Poll::Ready(match outcome {
@@ -73,7 +78,8 @@ impl<S: Source> http_body::Body for SourceBody<S> {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+        self.left
+            .map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }
 
@@ -90,7 +96,10 @@ impl Pool {
 
     /// The bytes of a buffer, which comes back when they are dropped.
     pub(crate) fn lend(&self, buffer: Vec<u8>) -> Bytes {
-        Bytes::from_owner(Lent { buffer, pool: self.clone() })
+        Bytes::from_owner(Lent {
+            buffer,
+            pool: self.clone(),
+        })
     }
 }
 

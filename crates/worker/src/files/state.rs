@@ -31,7 +31,10 @@ impl Files {
             None => Jail::open([], [])?,
             Some(_) => confined(config)?,
         };
-        Ok(Self { jail: Arc::new(jail), watchers: Watchers::default() })
+        Ok(Self {
+            jail: Arc::new(jail),
+            watchers: Watchers::default(),
+        })
     }
 }
 
@@ -40,7 +43,10 @@ pub(crate) fn confined(config: &Config) -> io::Result<Jail> {
     std::fs::create_dir_all(&config.workspace)?;
     let roots = config.roots.clone().unwrap_or_default();
     let writable = std::iter::once(&config.workspace).chain(&roots.write);
-    Jail::open(roots.read.iter().map(AsRef::<Path>::as_ref), writable.map(AsRef::as_ref))
+    Jail::open(
+        roots.read.iter().map(AsRef::<Path>::as_ref),
+        writable.map(AsRef::as_ref),
+    )
 }
 
 /// The absolute path that a request means: `~` is the home, what is relative begins at the worker's default directory.
@@ -55,7 +61,9 @@ pub(crate) fn absolute(config: &Config, text: &[u8]) -> Outcome<Vec<u8>> {
         [b'~', b'/', rest @ ..] => [home, b"/", rest].concat(),
         _ => [cwd, b"/", &path].concat(),
     };
-    let parts = whole.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".");
+    let parts = whole
+        .split(|byte| *byte == b'/')
+        .filter(|part| !part.is_empty() && *part != b".");
     let mut tidy = Vec::with_capacity(whole.len());
     for part in parts {
         tidy.push(b'/');
@@ -70,9 +78,10 @@ pub(crate) fn absolute(config: &Config, text: &[u8]) -> Outcome<Vec<u8>> {
 /// A request may name the user it acts as; only the worker's own is served.
 pub(super) fn check_user(config: &Config, named: Option<&str>) -> Outcome<()> {
     match named {
-        Some(name) if !name.is_empty() && !config.user.answers_to(name) => {
-            Err(Fail::new(Kind::Unauthenticated, format!("invalid username: '{name}'")))
-        }
+        Some(name) if !name.is_empty() && !config.user.answers_to(name) => Err(Fail::new(
+            Kind::Unauthenticated,
+            format!("invalid username: '{name}'"),
+        )),
         _ => Ok(()),
     }
 }

@@ -38,6 +38,9 @@ pub(crate) async fn blocking<T: Send + 'static>(
     let stop = guard.0.clone();
     match tokio::task::spawn_blocking(move || work(&stop)).await {
         Ok(outcome) => outcome,
-        Err(error) => Err(Fail::new(Kind::Internal, format!("the work failed: {error}"))),
+        Err(error) => Err(Fail::new(
+            Kind::Internal,
+            format!("the work failed: {error}"),
+        )),
     }
 }

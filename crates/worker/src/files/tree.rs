@@ -42,7 +42,8 @@ pub(crate) fn list(
             continue;
         };
         if entries.len() >= MAX_LIST_ITEMS {
-            let message = format!("the tree has more than {MAX_LIST_ITEMS} entries; list it with less depth");
+            let message =
+                format!("the tree has more than {MAX_LIST_ITEMS} entries; list it with less depth");
             return Err(Fail::new(Kind::TooMuch, message));
         }
         let full = [&prefix[..], name.as_bytes()].concat();
@@ -81,7 +82,10 @@ fn kind(descent: &Descent, name: &CStr) -> Option<FileType> {
 /// Removes a place and all below it. What is not there is removed already.
 pub(crate) fn remove(place: &Place, path: &[u8], stop: &Stop) -> Outcome<()> {
     if place.is_dot() {
-        return Err(Fail::invalid(format!("'{}' is a root and stays", super::fail::show(path))));
+        return Err(Fail::invalid(format!(
+            "'{}' is a root and stays",
+            super::fail::show(path)
+        )));
     }
     let failed = |errno| Fail::errno("remove", path, errno);
     match rustix::fs::unlinkat(place.dir(), place.name(), AtFlags::empty()) {
@@ -97,7 +101,8 @@ pub(crate) fn remove(place: &Place, path: &[u8], stop: &Stop) -> Outcome<()> {
         Err(errno) => return Err(failed(errno)),
     }
     let top = place.open_dir().map_err(failed)?;
-    empty(Descent::new(top).map_err(failed)?, stop).map_err(|error| error.unwrap_or_else(failed))?;
+    empty(Descent::new(top).map_err(failed)?, stop)
+        .map_err(|error| error.unwrap_or_else(failed))?;
     match rustix::fs::unlinkat(place.dir(), place.name(), AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(errno) => Err(failed(errno)),
@@ -142,7 +147,8 @@ fn empty(mut descent: Descent, stop: &Stop) -> Result<(), Hindered> {
             if let Some(name) = entered.pop() {
                 match rustix::fs::unlinkat(descent.here(), &name, AtFlags::REMOVEDIR) {
                     // What was added since is found when this directory is read again.
-                    Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
+                    Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {
+                    }
                     Err(errno) => return Err(errno.into()),
                 }
             }

@@ -30,7 +30,9 @@ fn by_id(path: &str) -> HashMap<u32, String> {
     let mut names = HashMap::new();
     for fields in fields(&read(path)) {
         if let (Some(name), Some(id)) = (fields.first(), fields.get(2).and_then(|id| number(id))) {
-            names.entry(id).or_insert_with(|| String::from_utf8_lossy(name).into_owned());
+            names
+                .entry(id)
+                .or_insert_with(|| String::from_utf8_lossy(name).into_owned());
         }
     }
     names
@@ -53,7 +55,11 @@ fn read(path: &str) -> Vec<u8> {
     let mut table = Vec::new();
     // A command may have put a pipe there.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    if let Ok(file) = std::fs::File::options().read(true).custom_flags(flags).open(path) {
+    if let Ok(file) = std::fs::File::options()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)
+    {
         let _ = file.take(MAX_TABLE).read_to_end(&mut table);
     }
     table

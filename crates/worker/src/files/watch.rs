@@ -22,7 +22,7 @@ use self::inotify::{Raw, Tree};
 use super::descent::{Descent, names};
 use super::entry;
 use super::fail::{Fail, Kind, Outcome};
-use super::jail::{Access, Jail};
+use super::jail::{Access, Jail, Last, Parents, Place};
 
 pub(crate) use poll::Watchers;
 pub(crate) use stream::WatchStream;
@@ -42,7 +42,6 @@ pub(crate) struct Wish {
 pub(crate) struct Watch {
     jail: Arc<Jail>,
     wish: Wish,
-    top: OwnedFd,
     fd: AsyncFd<OwnedFd>,
     tree: Tree,
     /// Told already from a look into a new directory; the kernel's own word for it is still to come.
@@ -51,8 +50,15 @@ pub(crate) struct Watch {
 }
 
 /// File systems whose changes made elsewhere the kernel does not see.
-const NETWORK_MAGICS: [u64; 7] =
-    [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0102_1997, 0x00c3_6400];
+const NETWORK_MAGICS: [u64; 7] = [
+    0x6969,
+    0x517b,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x6573_5546,
+    0x0102_1997,
+    0x00c3_6400,
+];
 
 impl Watch {
     /// Sets a watch. May block; must run within the runtime.
@@ -62,7 +68,8 @@ impl Watch {
         let top = place.open_dir().map_err(failed)?;
         if !wish.allow_network_mounts {
             let kind = rustix::fs::fstatfs(&top).map_err(failed)?.f_type;
-            if u64::try_from(kind).is_ok_and(|kind| NETWORK_MAGICS.contains(&(kind & 0xffff_ffff))) {
+            if u64::try_from(kind).is_ok_and(|kind| NETWORK_MAGICS.contains(&(kind & 0xffff_ffff)))
+            {
                 let message = "the directory is on a network file system, whose changes are not all seen; \
                                set allowNetworkMounts to watch it anyway";
                 return Err(Fail::invalid(message));
@@ -72,12 +79,18 @@ impl Watch {
         let mut tree = Tree::default();
         tree.add(&fd, top.as_fd(), b"").map_err(failed)?;
         if wish.recursive {
-            let copy = rustix::io::fcntl_dupfd_cloexec(&top, 0).map_err(failed)?;
-            add_below(&mut tree, &fd, copy, b"", |_, _, _| {}).map_err(failed)?;
+            add_below(&mut tree, &fd, top, b"", |_, _, _| {}).map_err(failed)?;
         }
         let fd = crate::fd::watch(fd, Interest::READABLE)
             .map_err(|error| Fail::new(Kind::Internal, format!("watch a directory: {error}")))?;
-        Ok(Self { jail, wish, top, fd, tree, foretold: HashSet::new(), ready: VecDeque::new() })
+        Ok(Self {
+            jail,
+            wish,
+            fd,
+            tree,
+            foretold: HashSet::new(),
+            ready: VecDeque::new(),
+        })
     }
 
     /// The next event.
@@ -131,7 +144,9 @@ impl Watch {
             }
             return Ok(());
         }
-        let Some(dir) = self.tree.path(raw.wd) else { return Ok(()) };
+        let Some(dir) = self.tree.path(raw.wd) else {
+            return Ok(());
+        };
         let path = join(dir, &raw.name);
         let is_dir = raw.flags.contains(ReadFlags::ISDIR) && !raw.name.is_empty();
         if is_dir && self.wish.recursive && raw.flags.contains(ReadFlags::MOVED_FROM) {
@@ -155,7 +170,9 @@ impl Watch {
                 self.tell(&path, kind);
             }
         }
-        let appeared = raw.flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO);
+        let appeared = raw
+            .flags
+            .intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO);
         if is_dir && self.wish.recursive && appeared {
             self.pick_up(&path, raw.flags.contains(ReadFlags::CREATE))?;
         }
@@ -165,9 +182,15 @@ impl Watch {
     /// Watches a new directory and all below it. What is in it already came before the watch and is told now, unless
     /// the directory was moved here with its content.
     fn pick_up(&mut self, path: &[u8], is_new: bool) -> Outcome<()> {
-        let Self { tree, fd, top, foretold, .. } = self;
+        // The top is not kept open: the kernel tells of its end only when nobody holds it.
+        let Ok(top) = self.jail.existing(&self.wish.path, Access::Read) else {
+            return Ok(());
+        };
+        let Self {
+            tree, fd, foretold, ..
+        } = self;
         let mut found = Vec::new();
-        let outcome = below(top, path).and_then(|dir| {
+        let outcome = below(&top, path).and_then(|dir| {
             tree.add(fd.get_ref(), dir.as_fd(), path)?;
             add_below(tree, fd.get_ref(), dir, path, |wd, path, name| {
                 if is_new {
@@ -181,7 +204,10 @@ impl Watch {
         }
         match outcome {
             // It went away again.
-            Ok(()) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::STALE) => Ok(()),
+            Ok(())
+            | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::STALE) => {
+                Ok(())
+            }
             Err(errno) => Err(Fail::errno("watch", &join(&self.wish.path, path), errno)),
         }
     }
@@ -189,7 +215,9 @@ impl Watch {
     fn tell(&mut self, path: &[u8], kind: EventType) {
         let entry = self.wish.include_entry.then(|| {
             let full = join(&self.wish.path, path);
-            let place = self.jail.place(&full, Access::Read, super::jail::Last::Keep, super::jail::Parents::Required);
+            let place = self
+                .jail
+                .place(&full, Access::Read, Last::Keep, Parents::Required);
             entry::of_place(&self.jail, &place.ok()?, &full).ok()
         });
         self.ready.push_back(FilesystemEvent {
@@ -201,8 +229,8 @@ impl Watch {
 }
 
 /// Opens a directory below another, through no link.
-fn below(top: &OwnedFd, path: &[u8]) -> rustix::io::Result<OwnedFd> {
-    let mut here = rustix::io::fcntl_dupfd_cloexec(top, 0)?;
+fn below(top: &Place, path: &[u8]) -> rustix::io::Result<OwnedFd> {
+    let mut here = top.open_dir()?;
     for part in path.split(|byte| *byte == b'/') {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         here = rustix::fs::openat(&here, part, flags, Mode::empty())?;
@@ -248,7 +276,11 @@ fn add_below(
 }
 
 fn none_if_gone<T>(errno: Errno) -> rustix::io::Result<Vec<T>> {
-    if errno == Errno::NOENT { Ok(Vec::new()) } else { Err(errno) }
+    if errno == Errno::NOENT {
+        Ok(Vec::new())
+    } else {
+        Err(errno)
+    }
 }
 
 fn is_directory(descent: &Descent, name: &CStr, kind: FileType) -> bool {

@@ -29,23 +29,36 @@ use crate::worker::Worker;
 const TERM_GRACE: Duration = Duration::from_secs(2);
 
 /// Starts a command. What is wrong with the request is a refusal; what is wrong with the program is an event.
-pub(super) async fn start(worker: &Arc<Worker>, request: ExecuteRequest) -> Result<Events, Refusal> {
+pub(super) async fn start(
+    worker: &Arc<Worker>,
+    request: ExecuteRequest,
+) -> Result<Events, Refusal> {
     let config = Arc::clone(&worker.config);
     let timeout = timeout(&config, request.timeout_ms)?;
     let cap = request.max_output_bytes.unwrap_or(DEFAULT_MAX_OUTPUT_BYTES);
     let command = request.command.filter(|command| !command.is_empty());
-    let command = command.ok_or_else(|| Refusal::command("missing_command", "the request names no command"))?;
+    let command = command
+        .ok_or_else(|| Refusal::command("missing_command", "the request names no command"))?;
     let argv: Result<Vec<CString>, _> = std::iter::once(command)
         .chain(request.args.unwrap_or_default())
         .map(CString::new)
         .collect();
-    let argv = argv.map_err(|_| Refusal::command("invalid_body", "an argument contains a NUL byte"))?;
+    let argv =
+        argv.map_err(|_| Refusal::command("invalid_body", "an argument contains a NUL byte"))?;
     let envs: Vec<(String, String)> = request.env.unwrap_or_default().into_iter().collect();
-    if envs.iter().any(|(name, value)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')) {
-        return Err(Refusal::command("invalid_body", "a variable has no name, or one with = or NUL in it"));
+    if envs
+        .iter()
+        .any(|(name, value)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0'))
+    {
+        return Err(Refusal::command(
+            "invalid_body",
+            "a variable has no name, or one with = or NUL in it",
+        ));
     }
     let wanted = request.cwd.unwrap_or_default();
-    let cwd = blocking(move |_| working_directory(&config, wanted.as_bytes())).await.map_err(refuse_cwd)?;
+    let cwd = blocking(move |_| working_directory(&config, wanted.as_bytes()))
+        .await
+        .map_err(refuse_cwd)?;
 
     let spec = StartSpec {
         base: EnvBase::Worker,
@@ -61,7 +74,9 @@ pub(super) async fn start(worker: &Arc<Worker>, request: ExecuteRequest) -> Resu
     };
     Ok(match worker.processes().start(spec) {
         Ok(handle) => Events {
-            stdin: request.stdin.map(|text| feed(Arc::clone(&handle.process), text)),
+            stdin: request
+                .stdin
+                .map(|text| feed(Arc::clone(&handle.process), text)),
             source: Source::Running(handle.events),
             stdout: Output::new(cap),
             stderr: Output::new(cap),
@@ -80,9 +95,10 @@ fn timeout(config: &Config, asked: Option<u64>) -> Result<Duration, Refusal> {
     match asked {
         None => Ok(Duration::from_millis(DEFAULT_TIMEOUT_MS).min(config.max_timeout)),
         Some(0) => refuse("the timeout must be positive".into()),
-        Some(ms) if Duration::from_millis(ms) > config.max_timeout => {
-            refuse(format!("the timeout is above the ceiling of {} ms", config.max_timeout.as_millis()))
-        }
+        Some(ms) if Duration::from_millis(ms) > config.max_timeout => refuse(format!(
+            "the timeout is above the ceiling of {} ms",
+            config.max_timeout.as_millis()
+        )),
         Some(ms) => Ok(Duration::from_millis(ms)),
     }
 }
@@ -98,9 +114,11 @@ fn refuse_cwd(fail: Fail) -> Refusal {
 /// The directory a command runs in: below the workspace, made where it is missing.
 fn working_directory(config: &Config, asked: &[u8]) -> Outcome<PathBuf> {
     let failed = |errno| Fail::errno("make the working directory", asked, errno);
-    std::fs::create_dir_all(&config.workspace).map_err(|error| Fail::new(Kind::Internal, error.to_string()))?;
+    std::fs::create_dir_all(&config.workspace)
+        .map_err(|error| Fail::new(Kind::Internal, error.to_string()))?;
     let workspace = config.workspace.as_path();
-    let jail = Jail::open([], [workspace]).map_err(|error| Fail::new(Kind::Internal, error.to_string()))?;
+    let jail = Jail::open([], [workspace])
+        .map_err(|error| Fail::new(Kind::Internal, error.to_string()))?;
     let path = in_workspace(workspace, asked)?;
     let place = jail.place(&path, Access::Write, Last::Follow, Parents::Made)?;
     match rustix::fs::mkdirat(place.dir(), place.name(), Mode::from_raw_mode(0o755)) {
@@ -155,11 +173,17 @@ struct Output {
 
 impl Output {
     fn new(cap: u64) -> Self {
-        Self { text: Utf8Decoder::new(), left: cap, is_truncated: false }
+        Self {
+            text: Utf8Decoder::new(),
+            left: cap,
+            is_truncated: false,
+        }
     }
 
     fn take(&mut self, bytes: &[u8]) -> String {
-        let kept = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
+        let kept = usize::try_from(self.left)
+            .unwrap_or(usize::MAX)
+            .min(bytes.len());
         self.left -= kept as u64;
         self.is_truncated |= kept < bytes.len();
         self.text.decode(&bytes[..kept])
@@ -168,7 +192,11 @@ impl Output {
     /// What is left of a character that was cut off; nothing when it was the cap that cut it.
     fn finish(&mut self) -> String {
         let rest = self.text.finish();
-        if self.is_truncated { String::new() } else { rest.to_owned() }
+        if self.is_truncated {
+            String::new()
+        } else {
+            rest.to_owned()
+        }
     }
 }
 
@@ -195,7 +223,11 @@ impl Events {
                 }
                 Source::Ended(exit) => {
                     for is_stderr in [false, true] {
-                        let output = if is_stderr { &mut self.stderr } else { &mut self.stdout };
+                        let output = if is_stderr {
+                            &mut self.stderr
+                        } else {
+                            &mut self.stdout
+                        };
                         let data = output.finish();
                         if !data.is_empty() {
                             return Poll::Ready(Some(delta(is_stderr, data)));
@@ -210,7 +242,11 @@ impl Events {
                     match event {
                         Some(process::Event::Data(chunk)) => {
                             let is_stderr = chunk.stream == process::Stream::Stderr;
-                            let output = if is_stderr { &mut self.stderr } else { &mut self.stdout };
+                            let output = if is_stderr {
+                                &mut self.stderr
+                            } else {
+                                &mut self.stdout
+                            };
                             let data = output.take(&chunk.bytes);
                             if !data.is_empty() {
                                 return Poll::Ready(Some(delta(is_stderr, data)));
@@ -229,7 +265,11 @@ impl Events {
 }
 
 fn delta(is_stderr: bool, data: String) -> Event {
-    if is_stderr { Event::StderrDelta { data } } else { Event::StdoutDelta { data } }
+    if is_stderr {
+        Event::StderrDelta { data }
+    } else {
+        Event::StdoutDelta { data }
+    }
 }
 
 fn result(exit: &Exit, stdout_truncated: bool, stderr_truncated: bool) -> ExecuteResult {
@@ -251,6 +291,8 @@ impl Stream for Lines {
     type Item = Result<Bytes, std::convert::Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll(cx).map(|event| event.map(|event| Ok(encode_line(&event.to_json()))))
+        self.0
+            .poll(cx)
+            .map(|event| event.map(|event| Ok(encode_line(&event.to_json()))))
     }
 }

@@ -26,12 +26,17 @@ pub(super) async fn read(
     let bytes = blocking(move |_| {
         let (jail, path) = open(&config, request.path.as_bytes())?;
         let place = jail.existing(&path, Access::Read)?;
-        let (fd, _) = place.open_file().map_err(|errno| Fail::errno("read", &path, errno))?;
+        let (fd, _) = place
+            .open_file()
+            .map_err(|errno| Fail::errno("read", &path, errno))?;
         let mut bytes = Vec::new();
         let read = File::from(fd).take(MAX_READ + 1).read_to_end(&mut bytes);
         read.map_err(|error| Fail::new(Kind::Internal, format!("read the file: {error}")))?;
         if bytes.len() as u64 > MAX_READ {
-            return Err(Fail::new(Kind::TooMuch, format!("the file is larger than {MAX_READ} bytes")));
+            return Err(Fail::new(
+                Kind::TooMuch,
+                format!("the file is larger than {MAX_READ} bytes"),
+            ));
         }
         Ok(bytes)
     })
@@ -51,7 +56,11 @@ pub(super) async fn write(
     worker: Arc<Worker>,
     request: WriteFileRequest,
 ) -> Result<WriteFileResponse, Refusal> {
-    let WriteFileRequest { path, content, encoding } = request;
+    let WriteFileRequest {
+        path,
+        content,
+        encoding,
+    } = request;
     let bytes = encoding.unwrap_or_default().decode(content);
     let bytes = bytes.map_err(|error| Refusal::file(error.to_string()))?;
     let bytes_written = bytes.len() as u64;
@@ -69,7 +78,10 @@ pub(super) async fn write(
     })
     .await
     .map_err(refuse)?;
-    Ok(WriteFileResponse { ok: true, bytes_written })
+    Ok(WriteFileResponse {
+        ok: true,
+        bytes_written,
+    })
 }
 
 fn refuse(fail: Fail) -> Refusal {

@@ -38,14 +38,17 @@ where
     match FrameRequest::from_json(&payload) {
         Ok(FrameRequest::Healthz) => send(io, &Health { ok: true }).await,
         Ok(FrameRequest::ReadFile(request)) => answer(io, files::read(worker, request).await).await,
-        Ok(FrameRequest::WriteFile(request)) => answer(io, files::write(worker, request).await).await,
+        Ok(FrameRequest::WriteFile(request)) => {
+            answer(io, files::write(worker, request).await).await
+        }
         Ok(FrameRequest::Execute(request)) => match execute::start(&worker, request).await {
             Ok(events) => stream(io, events).await,
             Err(refusal) => refuse_command(io, refusal).await,
         },
-        Err(FrameRequestError::InvalidBody { is_execute: true, message }) => {
-            refuse_command(io, Refusal::command("invalid_body", message)).await
-        }
+        Err(FrameRequestError::InvalidBody {
+            is_execute: true,
+            message,
+        }) => refuse_command(io, Refusal::command("invalid_body", message)).await,
         Err(error @ (FrameRequestError::UnknownOp(_) | FrameRequestError::InvalidBody { .. })) => {
             send(io, &Refusal::file(error.to_string())).await
         }
@@ -54,7 +57,10 @@ where
 }
 
 /// The one frame of a request; `None` for what is none.
-async fn read_frame<I: AsyncRead + Unpin>(io: &mut I, cap: usize) -> io::Result<Option<bytes::Bytes>> {
+async fn read_frame<I: AsyncRead + Unpin>(
+    io: &mut I,
+    cap: usize,
+) -> io::Result<Option<bytes::Bytes>> {
     let mut decoder = FrameDecoder::new(cap);
     let mut buffer = BytesMut::new();
     loop {

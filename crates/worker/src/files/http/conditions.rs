@@ -29,7 +29,10 @@ impl State {
     pub(super) fn of(stat: &Stat) -> Self {
         let (seconds, nanos) = (stat.st_ctime, stat.st_ctime_nsec);
         Self {
-            etag: format!("\"{:x}-{:x}-{seconds:x}.{nanos:x}\"", stat.st_ino, stat.st_size),
+            etag: format!(
+                "\"{:x}-{:x}-{seconds:x}.{nanos:x}\"",
+                stat.st_ino, stat.st_size
+            ),
             modified: stat.st_mtime,
         }
     }
@@ -74,7 +77,11 @@ impl State {
             .flat_map(|value| value.split(','))
             .map(str::trim)
             .any(|tag| {
-                let tag = if weakly { tag.strip_prefix("W/").unwrap_or(tag) } else { tag };
+                let tag = if weakly {
+                    tag.strip_prefix("W/").unwrap_or(tag)
+                } else {
+                    tag
+                };
                 tag == "*" || tag == self.etag
             })
     }

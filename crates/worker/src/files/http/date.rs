@@ -4,8 +4,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Writes whole seconds since 1970 as an HTTP date. What lies before it, or after the year 9999, has none.
 pub(super) fn format(seconds: i64) -> Option<String> {
-    let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds < 253_402_300_800)?;
-    Some(httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds)))
+    let seconds = u64::try_from(seconds)
+        .ok()
+        .filter(|seconds| *seconds < 253_402_300_800)?;
+    Some(httpdate::fmt_http_date(
+        UNIX_EPOCH + Duration::from_secs(seconds),
+    ))
 }
 
 /// Reads an HTTP date as seconds since 1970.

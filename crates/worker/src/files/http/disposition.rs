@@ -9,7 +9,9 @@ pub(super) fn inline(name: &[u8]) -> String {
         return format!("inline; filename={}", String::from_utf8_lossy(name));
     }
     if name.iter().all(|byte| (b' '..=b'~').contains(byte)) {
-        let quoted = String::from_utf8_lossy(name).replace('\\', "\\\\").replace('"', "\\\"");
+        let quoted = String::from_utf8_lossy(name)
+            .replace('\\', "\\\\")
+            .replace('"', "\\\"");
         return format!("inline; filename=\"{quoted}\"");
     }
     let mut encoded = String::from("inline; filename*=utf-8''");

@@ -32,7 +32,8 @@ pub(super) async fn handle(worker: &Worker, request: &Request) -> Outcome<Respon
             let mut file = FileSource::new(File::from(fd), 0, None);
             // The kernel's own files say they are empty and are not.
             let first = if stat.st_size == 0 {
-                file.next().map_err(|error| crate::files::fail::io("read", &path, &error))?
+                file.next()
+                    .map_err(|error| crate::files::fail::io("read", &path, &error))?
             } else {
                 None
             };
@@ -51,12 +52,20 @@ pub(super) async fn handle(worker: &Worker, request: &Request) -> Outcome<Respon
         Some(asked) if state.allows_range(headers) => range::parse(asked, size),
         _ => Part::Whole,
     };
-    let mut answer = Answer { request, state, path };
+    let mut answer = Answer {
+        request,
+        state,
+        path,
+    };
     match part {
         Part::Unsatisfiable => {
             let message = "nothing of the file lies in the range";
             let mut response = web::error(StatusCode::RANGE_NOT_SATISFIABLE, message);
-            set(&mut response, header::CONTENT_RANGE, format!("bytes */{size}"));
+            set(
+                &mut response,
+                header::CONTENT_RANGE,
+                format!("bytes */{size}"),
+            );
             Ok(response)
         }
         Part::Some { first, length } => {
@@ -104,7 +113,11 @@ impl Answer<'_> {
         } else {
             *response.body_mut() = SourceBody::new(source, length).boxed_unsync();
         }
-        set(&mut response, header::CONTENT_TYPE, "application/octet-stream".into());
+        set(
+            &mut response,
+            header::CONTENT_TYPE,
+            "application/octet-stream".into(),
+        );
         if let Some(length) = length {
             set(&mut response, header::CONTENT_LENGTH, length.to_string());
         }
@@ -117,7 +130,11 @@ fn described(status: StatusCode, state: &State, path: &[u8]) -> Response {
     let mut response = web::empty(status);
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     set(&mut response, header::ETAG, state.etag.clone());
-    set(&mut response, header::CONTENT_DISPOSITION, disposition::inline(name));
+    set(
+        &mut response,
+        header::CONTENT_DISPOSITION,
+        disposition::inline(name),
+    );
     set(&mut response, header::ACCEPT_RANGES, "bytes".into());
     set(&mut response, header::VARY, "accept-encoding".into());
     if let Some(modified) = date::format(state.modified) {
@@ -164,7 +181,12 @@ struct FileSource {
 
 impl FileSource {
     fn new(file: File, at: u64, left: Option<u64>) -> Self {
-        Self { file, at, left, pool: Pool::default() }
+        Self {
+            file,
+            at,
+            left,
+            pool: Pool::default(),
+        }
     }
 }
 
@@ -187,7 +209,10 @@ impl Source for FileSource {
             buffer.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
             if buffer.is_empty() {
                 // The length was promised: better no end than a false one.
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was read"));
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "the file shrank while it was read",
+                ));
             }
             *left -= buffer.len() as u64;
         }

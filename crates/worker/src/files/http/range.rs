@@ -13,8 +13,12 @@ pub(super) enum Part {
 
 /// Reads a range of a file of `size` bytes. Several ranges may be answered with the whole, and are.
 pub(super) fn parse(header: &str, size: u64) -> Part {
-    let Some(range) = header.trim().strip_prefix("bytes=") else { return Part::Whole };
-    let Some((first, last)) = range.trim().split_once('-') else { return Part::Whole };
+    let Some(range) = header.trim().strip_prefix("bytes=") else {
+        return Part::Whole;
+    };
+    let Some((first, last)) = range.trim().split_once('-') else {
+        return Part::Whole;
+    };
     let number = |text: &str| match text.trim() {
         "" => Some(None),
         // Digits only: `+1` is a number for Rust and none here.
@@ -23,7 +27,9 @@ pub(super) fn parse(header: &str, size: u64) -> Part {
         }
         _ => None,
     };
-    let (Some(first), Some(last)) = (number(first), number(last)) else { return Part::Whole };
+    let (Some(first), Some(last)) = (number(first), number(last)) else {
+        return Part::Whole;
+    };
     let (first, length) = match (first, last) {
         (None, None) => return Part::Whole,
         (None, Some(count)) => (size - count.min(size), count.min(size)),
@@ -33,5 +39,9 @@ pub(super) fn parse(header: &str, size: u64) -> Part {
             (first, end.saturating_sub(first))
         }
     };
-    if length == 0 { Part::Unsatisfiable } else { Part::Some { first, length } }
+    if length == 0 {
+        Part::Unsatisfiable
+    } else {
+        Part::Some { first, length }
+    }
 }

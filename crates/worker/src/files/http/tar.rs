@@ -44,7 +44,10 @@ async fn pack(worker: &Worker, request: &Request) -> Outcome<Response> {
     let pack = blocking(move |_| Pack::open(&jail.existing(&path, Access::Read)?, &path)).await?;
     let mut response = web::empty(StatusCode::OK);
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-tar"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/x-tar"),
+    );
     headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
     match coding {
         None => {

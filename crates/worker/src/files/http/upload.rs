@@ -42,20 +42,25 @@ struct Written {
 pub(super) async fn handle(worker: &Worker, request: Request) -> Outcome<Response> {
     let path = path_of(worker, &request)?;
     let headers = request.headers();
-    let kind = headers.get(header::CONTENT_TYPE).map(|value| value.as_bytes().to_vec());
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .map(|value| value.as_bytes().to_vec());
     let kind = kind.unwrap_or_default();
     let is_compressed = is_gzip(headers)?;
     let target = Target {
         jail: Arc::clone(&worker.files.jail),
         metadata: metadata(headers)?,
     };
-    let essence = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    let essence = kind
+        .split(|byte| *byte == b';')
+        .next()
+        .unwrap_or_default()
+        .trim_ascii();
     let metadata = target.metadata.clone();
     let paths = match essence.to_ascii_lowercase().as_slice() {
         b"application/octet-stream" => {
             let path = path.ok_or_else(|| Fail::invalid("the query names no path"))?;
-            let (file, path) =
-                blocking(move |_| Ok((target.open(&path)?, path))).await?;
+            let (file, path) = blocking(move |_| Ok((target.open(&path)?, path))).await?;
             send(request, file, is_compressed).await?;
             vec![path]
         }
@@ -76,7 +81,8 @@ pub(super) async fn handle(worker: &Worker, request: Request) -> Outcome<Respons
             form.parts.written
         }
         _ => {
-            let message = "the content type is neither multipart/form-data nor application/octet-stream";
+            let message =
+                "the content type is neither multipart/form-data nor application/octet-stream";
             return Err(Fail::invalid(message));
         }
     };
@@ -110,12 +116,20 @@ async fn send<S: Sink>(request: Request, sink: S, is_compressed: bool) -> Outcom
 fn metadata(headers: &HeaderMap) -> Outcome<BTreeMap<String, Vec<u8>>> {
     let mut metadata = BTreeMap::new();
     for (name, value) in headers {
-        let Some(key) = name.as_str().strip_prefix(METADATA_HEADER) else { continue };
-        if key.is_empty() || metadata.insert(key.to_owned(), value.as_bytes().to_vec()).is_some() {
+        let Some(key) = name.as_str().strip_prefix(METADATA_HEADER) else {
+            continue;
+        };
+        if key.is_empty()
+            || metadata
+                .insert(key.to_owned(), value.as_bytes().to_vec())
+                .is_some()
+        {
             return Err(Fail::invalid("a metadata header has no key or is repeated"));
         }
         if metadata.len() > MAX_METADATA {
-            return Err(Fail::invalid(format!("there are more than {MAX_METADATA} metadata headers")));
+            return Err(Fail::invalid(format!(
+                "there are more than {MAX_METADATA} metadata headers"
+            )));
         }
     }
     Ok(metadata)
@@ -132,7 +146,9 @@ impl Target {
     /// Opens a file to write from its start. It is written in place, so that whoever holds or watches it sees that.
     fn open(&self, path: &[u8]) -> Outcome<Open> {
         let failed = |errno| Fail::errno("write", path, errno);
-        let place = self.jail.place(path, Access::Write, Last::Follow, Parents::Made)?;
+        let place = self
+            .jail
+            .place(path, Access::Write, Last::Follow, Parents::Made)?;
         let (fd, is_new) = place.create_file().map_err(failed)?;
         if is_new {
             // Whatever the worker's umask.
@@ -141,7 +157,10 @@ impl Target {
         let file = File::from(fd);
         self.describe(&file, is_new)
             .map_err(|errno| Fail::errno("store the metadata of", path, errno))?;
-        Ok(Open { file, path: path.to_vec() })
+        Ok(Open {
+            file,
+            path: path.to_vec(),
+        })
     }
 
     /// Replaces what was stored with the file.
@@ -149,9 +168,8 @@ impl Target {
         if !is_new {
             for attribute in attributes(file) {
                 let key = attribute.to_bytes().strip_prefix(METADATA);
-                let stays = key.is_none_or(|key| {
-                    self.metadata.keys().any(|kept| kept.as_bytes() == key)
-                });
+                let stays =
+                    key.is_none_or(|key| self.metadata.keys().any(|kept| kept.as_bytes() == key));
                 if !stays {
                     rustix::fs::fremovexattr(file, &attribute)?;
                 }
@@ -185,7 +203,9 @@ struct Open {
 
 impl Sink for Open {
     fn write(&mut self, bytes: &[u8]) -> Outcome<()> {
-        self.file.write_all(bytes).map_err(|error| fail::io("write", &self.path, &error))
+        self.file
+            .write_all(bytes)
+            .map_err(|error| fail::io("write", &self.path, &error))
     }
 
     fn write_batch(&mut self, pieces: &[Bytes]) -> Outcome<()> {
@@ -193,7 +213,13 @@ impl Sink for Open {
         let mut rest = slices.as_mut_slice();
         while !rest.is_empty() {
             match self.file.write_vectored(rest) {
-                Ok(0) => return Err(fail::io("write", &self.path, &io::ErrorKind::WriteZero.into())),
+                Ok(0) => {
+                    return Err(fail::io(
+                        "write",
+                        &self.path,
+                        &io::ErrorKind::WriteZero.into(),
+                    ));
+                }
                 Ok(written) => IoSlice::advance_slices(&mut rest, written),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(fail::io("write", &self.path, &error)),
@@ -246,7 +272,9 @@ impl Parts {
     fn begin(&mut self, filename: Option<&[u8]>) -> Outcome<()> {
         let path = match &self.override_path {
             Some(_) if !self.written.is_empty() => {
-                return Err(Fail::invalid("the query names one path and the form has several files"));
+                return Err(Fail::invalid(
+                    "the query names one path and the form has several files",
+                ));
             }
             Some(path) => path.clone(),
             None => {

@@ -21,7 +21,10 @@ pub(super) struct Root {
 impl Root {
     pub(super) fn open(path: &Path, writable: bool) -> io::Result<Self> {
         let named = |error: io::Error| {
-            io::Error::new(error.kind(), format!("open root '{}': {error}", path.display()))
+            io::Error::new(
+                error.kind(),
+                format!("open root '{}': {error}", path.display()),
+            )
         };
         let canonical = std::fs::canonicalize(path).map_err(named)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -38,7 +41,12 @@ impl Root {
 
     /// A directory that is open already.
     pub(super) fn held(fd: OwnedFd, path: Vec<u8>) -> Self {
-        Self { fd, writable: true, alias: path.clone(), canonical: path }
+        Self {
+            fd,
+            writable: true,
+            alias: path.clone(),
+            canonical: path,
+        }
     }
 
     /// What is left of `path` below this root, and how much of it was used.
@@ -57,7 +65,10 @@ fn below<'p>(root: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
         loop {
             let trimmed = rest.iter().position(|byte| *byte != b'/')?;
             rest = rest.get(trimmed..)?;
-            let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
+            let end = rest
+                .iter()
+                .position(|byte| *byte == b'/')
+                .unwrap_or(rest.len());
             let (component, tail) = rest.split_at(end);
             rest = tail;
             if component == b"." {
@@ -74,5 +85,6 @@ fn below<'p>(root: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
 
 /// The components of a path, without the empty ones.
 pub(super) fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
-    path.split(|byte| *byte == b'/').filter(|component| !component.is_empty())
+    path.split(|byte| *byte == b'/')
+        .filter(|component| !component.is_empty())
 }

@@ -27,7 +27,11 @@ fn scene() -> Scene {
     std::fs::write(top.join("ro/file"), "readable").unwrap();
     let (read, write) = (top.join("ro"), top.join("in"));
     let jail = Jail::open([read.as_path()], [write.as_path()]).unwrap();
-    Scene { _keep: keep, top, jail }
+    Scene {
+        _keep: keep,
+        top,
+        jail,
+    }
 }
 
 impl Scene {
@@ -38,7 +42,9 @@ impl Scene {
     /// Through both the kernel's lookup and the walk, which must agree.
     fn read(&self, path: &[u8]) -> Outcome<String> {
         let read = |place: Place| {
-            let (fd, _) = place.open_file().map_err(|errno| Fail::errno("open", path, errno))?;
+            let (fd, _) = place
+                .open_file()
+                .map_err(|errno| Fail::errno("open", path, errno))?;
             let mut text = String::new();
             std::fs::File::from(fd).read_to_string(&mut text).unwrap();
             Ok(text)
@@ -54,15 +60,22 @@ impl Scene {
     }
 
     fn write(&self, path: &[u8]) -> Outcome<()> {
-        let place = self.jail.place(path, Access::Write, Last::Follow, Parents::Made)?;
-        let (fd, _) = place.create_file().map_err(|errno| Fail::errno("create", path, errno))?;
+        let place = self
+            .jail
+            .place(path, Access::Write, Last::Follow, Parents::Made)?;
+        let (fd, _) = place
+            .create_file()
+            .map_err(|errno| Fail::errno("create", path, errno))?;
         std::fs::File::from(fd).write_all(b"written").unwrap();
         Ok(())
     }
 
     fn is_refused<T: std::fmt::Debug>(&self, outcome: Outcome<T>) {
         assert_eq!(outcome.unwrap_err().kind, Kind::Refused);
-        assert_eq!(std::fs::read_to_string(self.top.join("out/secret")).unwrap(), "secret");
+        assert_eq!(
+            std::fs::read_to_string(self.top.join("out/secret")).unwrap(),
+            "secret"
+        );
     }
 }
 
@@ -70,17 +83,34 @@ impl Scene {
 fn files_inside_are_read_and_written() {
     let scene = scene();
     assert_eq!(scene.read(&scene.bytes("in/file")).unwrap(), "inside");
-    assert_eq!(scene.read(&scene.bytes("in/./sub/..//file")).unwrap(), "inside");
-    assert_eq!(scene.read(&scene.bytes("in/../ro/file")).unwrap(), "readable");
+    assert_eq!(
+        scene.read(&scene.bytes("in/./sub/..//file")).unwrap(),
+        "inside"
+    );
+    assert_eq!(
+        scene.read(&scene.bytes("in/../ro/file")).unwrap(),
+        "readable"
+    );
     scene.write(&scene.bytes("in/new/deep/file")).unwrap();
-    assert_eq!(scene.read(&scene.bytes("in/new/deep/file")).unwrap(), "written");
-    assert_eq!(scene.read(&scene.bytes("in/none")).unwrap_err().kind, Kind::NotFound);
+    assert_eq!(
+        scene.read(&scene.bytes("in/new/deep/file")).unwrap(),
+        "written"
+    );
+    assert_eq!(
+        scene.read(&scene.bytes("in/none")).unwrap_err().kind,
+        Kind::NotFound
+    );
 }
 
 #[test]
 fn dot_dot_does_not_leave() {
     let scene = scene();
-    for path in ["in/../out/secret", "in/sub/../../out/secret", "out/secret", "in/../../../../../../etc/passwd"] {
+    for path in [
+        "in/../out/secret",
+        "in/sub/../../out/secret",
+        "out/secret",
+        "in/../../../../../../etc/passwd",
+    ] {
         scene.is_refused(scene.read(&scene.bytes(path)));
         scene.is_refused(scene.write(&scene.bytes(path)));
     }
@@ -102,7 +132,12 @@ fn links_that_leave_are_refused() {
     symlink("../../out/secret", top.join("in/sub/file")).unwrap();
     symlink(top.join("out/created"), top.join("in/dangling")).unwrap();
     symlink("abs", top.join("in/chain")).unwrap();
-    for path in ["in/abs/secret", "in/rel/secret", "in/sub/file", "in/chain/secret"] {
+    for path in [
+        "in/abs/secret",
+        "in/rel/secret",
+        "in/sub/file",
+        "in/chain/secret",
+    ] {
         scene.is_refused(scene.read(&scene.bytes(path)));
         scene.is_refused(scene.write(&scene.bytes(path)));
     }
@@ -122,9 +157,15 @@ fn links_that_stay_are_followed() {
     for path in ["in/rel", "in/abs", "in/sub/up"] {
         assert_eq!(scene.read(&scene.bytes(path)).unwrap(), "inside");
     }
-    assert_eq!(scene.read(&scene.bytes("in/other/file")).unwrap(), "readable");
+    assert_eq!(
+        scene.read(&scene.bytes("in/other/file")).unwrap(),
+        "readable"
+    );
     scene.write(&scene.bytes("in/dangling")).unwrap();
-    assert_eq!(std::fs::read_to_string(top.join("in/made/later")).unwrap(), "written");
+    assert_eq!(
+        std::fs::read_to_string(top.join("in/made/later")).unwrap(),
+        "written"
+    );
 }
 
 #[test]
@@ -132,10 +173,20 @@ fn a_read_root_is_not_written_through_a_link_either() {
     let scene = scene();
     symlink(scene.top.join("ro"), scene.top.join("in/other")).unwrap();
     symlink("../ro/file", scene.top.join("in/link")).unwrap();
-    for path in ["ro/file", "ro/new", "in/other/file", "in/other/new", "in/link", "in/../ro/new"] {
+    for path in [
+        "ro/file",
+        "ro/new",
+        "in/other/file",
+        "in/other/new",
+        "in/link",
+        "in/../ro/new",
+    ] {
         scene.is_refused(scene.write(&scene.bytes(path)));
     }
-    assert_eq!(std::fs::read_to_string(scene.top.join("ro/file")).unwrap(), "readable");
+    assert_eq!(
+        std::fs::read_to_string(scene.top.join("ro/file")).unwrap(),
+        "readable"
+    );
     assert!(!scene.top.join("ro/new").exists());
 }
 
@@ -164,7 +215,9 @@ fn magic_links_are_refused_even_without_roots() {
         "/proc/self/exe".to_owned(),
         "/proc/thread-self/root/etc/passwd".to_owned(),
     ] {
-        let outcome = open.existing(path.as_bytes(), Access::Read).map(|place| place.open_file());
+        let outcome = open
+            .existing(path.as_bytes(), Access::Read)
+            .map(|place| place.open_file());
         assert_eq!(outcome.unwrap_err().kind, Kind::Refused, "{path}");
     }
     let plain = open.existing(b"/proc/self/status", Access::Read).unwrap();
@@ -180,7 +233,12 @@ fn without_roots_every_path_is_open() {
         let place = open.existing(&scene.bytes(path), Access::Write).unwrap();
         assert!(place.open_file().is_ok(), "{path}");
     }
-    assert!(open.existing(b"/../../etc/passwd", Access::Read).unwrap().open_file().is_ok());
+    assert!(
+        open.existing(b"/../../etc/passwd", Access::Read)
+            .unwrap()
+            .open_file()
+            .is_ok()
+    );
 }
 
 #[test]
@@ -208,13 +266,19 @@ fn pipes_and_devices_are_not_opened() {
     rustix::fs::mknodat(
         rustix::fs::CWD,
         &fifo,
-        rustix::fs::FileType::Fifo,
+        FileType::Fifo,
         Mode::from_raw_mode(0o644),
         0,
     )
     .unwrap();
-    assert_eq!(scene.read(&scene.bytes("in/fifo")).unwrap_err().kind, Kind::InvalidArgument);
-    assert_eq!(scene.write(&scene.bytes("in/fifo")).unwrap_err().kind, Kind::InvalidArgument);
+    assert_eq!(
+        scene.read(&scene.bytes("in/fifo")).unwrap_err().kind,
+        Kind::InvalidArgument
+    );
+    assert_eq!(
+        scene.write(&scene.bytes("in/fifo")).unwrap_err().kind,
+        Kind::InvalidArgument
+    );
 }
 
 #[test]
@@ -228,7 +292,10 @@ fn a_root_known_by_a_link_is_found_by_both_names() {
     let jail = Jail::open([], [root.as_path()]).unwrap();
     for name in ["real/file", "alias/file"] {
         let path = top.join(name);
-        assert!(jail.existing(path.as_os_str().as_bytes(), Access::Read).is_ok());
+        assert!(
+            jail.existing(path.as_os_str().as_bytes(), Access::Read)
+                .is_ok()
+        );
     }
 }
 
@@ -254,14 +321,21 @@ fn a_swapped_link_never_leads_out() {
                 std::fs::File::from(fd).read_to_string(&mut text).unwrap();
                 assert_eq!(text, "honest");
             }
-            if let Ok(place) = scene.jail.place(&planted, Access::Write, Last::Follow, Parents::Made) {
+            if let Ok(place) =
+                scene
+                    .jail
+                    .place(&planted, Access::Write, Last::Follow, Parents::Made)
+            {
                 let _ = place.create_file();
             }
         }
         stop.store(true, Ordering::Relaxed);
     });
     assert!(!top.join("out/planted").exists());
-    assert_eq!(std::fs::read_to_string(top.join("out/secret")).unwrap(), "secret");
+    assert_eq!(
+        std::fs::read_to_string(top.join("out/secret")).unwrap(),
+        "secret"
+    );
 }
 
 fn swap_until(stop: &AtomicBool, one: &Path, two: &Path) {

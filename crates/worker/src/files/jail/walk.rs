@@ -30,7 +30,9 @@ impl Jail {
     pub(super) fn quick(&self, path: &[u8], access: Access, last: Last) -> Option<Place> {
         let (root, rest) = self.enter(path, access)?;
         let mut parts = components(rest);
-        let name = parts.next_back().filter(|name| *name != b".." && *name != b".")?;
+        let name = parts
+            .next_back()
+            .filter(|name| *name != b".." && *name != b".")?;
         let mut parent = parts.collect::<Vec<_>>().join(&b'/');
         if parent.is_empty() {
             parent.push(b'.');
@@ -43,11 +45,13 @@ impl Jail {
             ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
         )
         .ok()?;
-        let place = Place { dir, name: CString::new(name).ok()? };
+        let place = Place {
+            dir,
+            name: CString::new(name).ok()?,
+        };
         if last == Last::Follow {
-            let is_link = |stat: rustix::fs::Stat| {
-                FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
-            };
+            let is_link =
+                |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
             match place.stat() {
                 Ok(stat) if is_link(stat) => return None,
                 Ok(_) | Err(Errno::NOENT) => {}
@@ -127,12 +131,23 @@ impl<'w> Walk<'w> {
             };
             return Err(Fail::refused(said, what));
         };
-        let pending = components(rest).filter(|name| *name != b".").rev().collect();
-        Ok(Self { said, root, dir: None, names: Vec::new(), pending })
+        let pending = components(rest)
+            .filter(|name| *name != b".")
+            .rev()
+            .collect();
+        Ok(Self {
+            said,
+            root,
+            dir: None,
+            names: Vec::new(),
+            pending,
+        })
     }
 
     fn here(&self) -> BorrowedFd<'_> {
-        self.dir.as_ref().map_or_else(|| self.root.fd.as_fd(), OwnedFd::as_fd)
+        self.dir
+            .as_ref()
+            .map_or_else(|| self.root.fd.as_fd(), OwnedFd::as_fd)
     }
 
     fn run(&mut self, last: Last, parents: Parents) -> Outcome<Step> {
@@ -145,7 +160,8 @@ impl<'w> Walk<'w> {
             if is_last && last == Last::Keep {
                 return Ok(Step::Done(name.to_vec()));
             }
-            let c_name = CString::new(name).map_err(|_| Fail::invalid("the path contains a NUL byte"))?;
+            let c_name =
+                CString::new(name).map_err(|_| Fail::invalid("the path contains a NUL byte"))?;
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let fd = match rustix::fs::openat(self.here(), &c_name, flags, Mode::empty()) {
                 Ok(fd) => fd,
@@ -188,7 +204,9 @@ impl<'w> Walk<'w> {
     /// The absolute path that a link at the current component leads to, the rest appended.
     fn link(&self, fd: &OwnedFd) -> Outcome<Vec<u8>> {
         let failed = |errno| Fail::errno("resolve", self.said, errno);
-        let target = rustix::fs::readlinkat(fd, c"", Vec::new()).map_err(failed)?.into_bytes();
+        let target = rustix::fs::readlinkat(fd, c"", Vec::new())
+            .map_err(failed)?
+            .into_bytes();
         let on_proc = rustix::fs::fstatfs(fd)
             .map(|fs| u64::try_from(fs.f_type).is_ok_and(|kind| kind == PROC_SUPER_MAGIC))
             .map_err(failed)?;
@@ -196,7 +214,11 @@ impl<'w> Walk<'w> {
         if on_proc && (target.starts_with(b"/") || target.contains(&b':')) {
             return Err(failed(Errno::LOOP));
         }
-        let mut next = if target.starts_with(b"/") { Vec::new() } else { self.so_far(self.names.len()) };
+        let mut next = if target.starts_with(b"/") {
+            Vec::new()
+        } else {
+            self.so_far(self.names.len())
+        };
         next.push(b'/');
         next.extend_from_slice(&target);
         self.append_pending(&mut next);
@@ -210,7 +232,10 @@ impl<'w> Walk<'w> {
             Some(depth) => self.so_far(depth),
             None => {
                 let canonical = &self.root.canonical;
-                let cut = canonical.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+                let cut = canonical
+                    .iter()
+                    .rposition(|byte| *byte == b'/')
+                    .unwrap_or(0);
                 canonical.get(..cut).unwrap_or_default().to_vec()
             }
         };
@@ -256,6 +281,9 @@ impl<'w> Walk<'w> {
                 .map_err(|errno| Fail::errno("resolve", said, errno))?,
         };
         let name = CString::new(name).map_err(|_| Fail::invalid("the path contains a NUL byte"))?;
-        Ok(Found { place: Place { dir, name }, path })
+        Ok(Found {
+            place: Place { dir, name },
+            path,
+        })
     }
 }

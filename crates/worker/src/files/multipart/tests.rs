@@ -17,7 +17,10 @@ fn parse(body: &[u8], cut: usize) -> Outcome<Vec<Part>> {
     for piece in body.chunks(cut.max(1)) {
         parser.push(piece, &mut |event| {
             match event {
-                Event::Part(head) => parts.push(Part { head, ..Part::default() }),
+                Event::Part(head) => parts.push(Part {
+                    head,
+                    ..Part::default()
+                }),
                 Event::Data(data) => parts.last_mut().unwrap().data.extend_from_slice(data),
                 Event::End => parts.last_mut().unwrap().complete = true,
             }
@@ -31,7 +34,9 @@ fn parse(body: &[u8], cut: usize) -> Outcome<Vec<Part>> {
 fn body(parts: &[(&str, &[u8])]) -> Vec<u8> {
     let mut body = Vec::new();
     for (name, data) in parts {
-        let head = format!("--XyZ\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n");
+        let head = format!(
+            "--XyZ\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n"
+        );
         body.extend_from_slice(head.as_bytes());
         body.extend_from_slice(data);
         body.extend_from_slice(b"\r\n");
@@ -43,7 +48,13 @@ fn body(parts: &[(&str, &[u8])]) -> Vec<u8> {
 #[test]
 fn parts_come_out_the_same_wherever_the_body_is_cut() {
     let tricky: &[u8] = b"\r\n--Xy\r\n--\r\r\n-\r\n--XyY\r\n\r\n--Xy";
-    let body = body(&[("/a", b"one"), ("/b", b""), ("/c", tricky), ("/d", b"\r\n"), ("/e", b"-")]);
+    let body = body(&[
+        ("/a", b"one"),
+        ("/b", b""),
+        ("/c", tricky),
+        ("/d", b"\r\n"),
+        ("/e", b"-"),
+    ]);
     let whole = parse(&body, body.len()).unwrap();
     let data: Vec<&[u8]> = whole.iter().map(|part| &part.data[..]).collect();
     assert_eq!(data, [b"one", &b""[..], tricky, b"\r\n", b"-"]);
@@ -57,7 +68,13 @@ fn parts_come_out_the_same_wherever_the_body_is_cut() {
 fn a_part_without_headers_or_body_is_a_part() {
     let parts = parse(b"--XyZ\r\n\r\n--XyZ--", 3);
     // The blank line ends the (absent) headers, and at once begins the boundary.
-    assert_eq!(parts.unwrap(), [Part { complete: true, ..Part::default() }]);
+    assert_eq!(
+        parts.unwrap(),
+        [Part {
+            complete: true,
+            ..Part::default()
+        }]
+    );
 }
 
 #[test]
@@ -75,7 +92,13 @@ fn file_names_are_bytes_and_may_be_quoted() {
     let head = b"content-disposition:form-data; filename*=UTF-8''%2Fa%20b; filename=x\r\n\r\n";
     assert_eq!(parse_head(head).filename.unwrap(), b"/a b");
     let head = b"content-disposition: form-data; name=file\r\n\r\n";
-    assert_eq!(parse_head(head), Head { name: Some(b"file".to_vec()), filename: None });
+    assert_eq!(
+        parse_head(head),
+        Head {
+            name: Some(b"file".to_vec()),
+            filename: None
+        }
+    );
 }
 
 #[test]
@@ -101,7 +124,12 @@ fn endless_headers_and_endless_parts_are_refused() {
 #[test]
 fn a_malformed_boundary_is_refused() {
     let long = format!("multipart/form-data; boundary={}", "b".repeat(71));
-    for kind in ["multipart/form-data", "multipart/form-data; boundary=", &long, "x; boundary=\"a\u{1}\""] {
+    for kind in [
+        "multipart/form-data",
+        "multipart/form-data; boundary=",
+        &long,
+        "x; boundary=\"a\u{1}\"",
+    ] {
         assert!(Multipart::new(kind.as_bytes()).is_err(), "{kind}");
     }
 }
@@ -113,7 +141,9 @@ fn noise_never_panics() {
     for round in 0..2000 {
         let mut text = Vec::new();
         for _ in 0..round % 200 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             text.push(b"\r\n-XyZ:;=\"\\ a"[usize::try_from(seed >> 60).unwrap() % 13]);
         }
         let whole = parse(&text, text.len()).ok();

@@ -40,7 +40,13 @@ impl Header {
         let sum: u64 = block
             .iter()
             .enumerate()
-            .map(|(at, byte)| u64::from(if (148..156).contains(&at) { b' ' } else { *byte }))
+            .map(|(at, byte)| {
+                u64::from(if (148..156).contains(&at) {
+                    b' '
+                } else {
+                    *byte
+                })
+            })
             .sum();
         if stored != sum {
             return None;
@@ -68,7 +74,9 @@ impl Header {
             kind,
             mode: u32::try_from(number(&block[100..108])? & 0o7777).ok()?,
             size: number(&block[124..136])?,
-            mtime: number(&block[136..148]).and_then(|time| i64::try_from(time).ok()).unwrap_or(0),
+            mtime: number(&block[136..148])
+                .and_then(|time| i64::try_from(time).ok())
+                .unwrap_or(0),
         })
     }
 
@@ -90,7 +98,14 @@ impl Header {
             _ => b'0',
         };
         let short = |text: &[u8]| text[..text.len().min(100)].to_vec();
-        let header = block(&short(&self.name), &short(&self.link), kind, self.mode, self.size, self.mtime);
+        let header = block(
+            &short(&self.name),
+            &short(&self.link),
+            kind,
+            self.mode,
+            self.size,
+            self.mtime,
+        );
         out.extend_from_slice(&header);
     }
 }
@@ -138,15 +153,21 @@ fn put(field: &mut [u8], value: u64) {
 }
 
 fn number(field: &[u8]) -> Option<u64> {
-    if field.first().is_some_and(|first| first & 0x80 != 0) {
+    if let Some((first, bytes)) = field.split_first()
+        && first & 0x80 != 0
+    {
         // A set sign bit, or more than 64 bits, is no size.
-        let high = field.len().checked_sub(8)?;
-        if field[0] != 0x80 || field[1..high].iter().any(|byte| *byte != 0) {
-            return None;
-        }
-        return Some(u64::from_be_bytes(field[high..].try_into().ok()?));
+        return bytes
+            .iter()
+            .try_fold(u64::from(first & 0x7f), |value, byte| {
+                value.checked_mul(256)?.checked_add(u64::from(*byte))
+            });
     }
-    let digits = field.split(|byte| *byte == 0).next().unwrap_or_default().trim_ascii();
+    let digits = field
+        .split(|byte| *byte == 0)
+        .next()
+        .unwrap_or_default()
+        .trim_ascii();
     digits.iter().try_fold(0_u64, |value, digit| match digit {
         b'0'..=b'7' => value.checked_mul(8)?.checked_add(u64::from(digit - b'0')),
         _ => None,
@@ -156,4 +177,19 @@ fn number(field: &[u8]) -> Option<u64> {
 fn text(field: &[u8]) -> &[u8] {
     let end = memchr::memchr(0, field).unwrap_or(field.len());
     &field[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn large_numbers_are_read_in_fields_of_any_length() {
+        assert_eq!(number(&[0x80, 0, 0, 0, 0, 0, 1, 2]), Some(258));
+        assert_eq!(number(&[0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]), Some(258));
+        assert_eq!(number(&[0xff; 12]), None);
+        assert_eq!(number(&[0x80, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]), None);
+        assert_eq!(number(&[0xff; 8]), Some(0x7fff_ffff_ffff_ffff));
+        assert_eq!(number(&[]), Some(0));
+    }
 }

@@ -62,7 +62,11 @@ impl Pack {
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             let descent = Descent::new(place.open_dir().map_err(failed)?).map_err(failed)?;
             let level = names(descent.here()).map_err(failed)?;
-            pack.walk = Some(Walk { descent, levels: vec![level.into_iter()], prefix: Vec::new() });
+            pack.walk = Some(Walk {
+                descent,
+                levels: vec![level.into_iter()],
+                prefix: Vec::new(),
+            });
         } else {
             let (fd, stat) = place.open_file().map_err(failed)?;
             pack.begin(fd, &stat, place.name().as_bytes().to_vec());
@@ -73,14 +77,20 @@ impl Pack {
     fn begin(&mut self, fd: OwnedFd, stat: &Stat, name: Vec<u8>) {
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         header(stat, name, Vec::new(), Type::File, size).encode(&mut self.out);
-        self.file = Some(Reading { file: File::from(fd), left: size, padding: padding(size) });
+        self.file = Some(Reading {
+            file: File::from(fd),
+            left: size,
+            padding: padding(size),
+        });
     }
 
     /// Appends the next piece to `out`; `false` at the end.
     fn step(&mut self) -> io::Result<bool> {
         if let Some(reading) = &mut self.file {
             let free = CHUNK.saturating_sub(self.out.len()).max(BLOCK);
-            let want = usize::try_from(reading.left).unwrap_or(usize::MAX).min(free);
+            let want = usize::try_from(reading.left)
+                .unwrap_or(usize::MAX)
+                .min(free);
             if want == 0 {
                 self.out.resize(self.out.len() + reading.padding, 0);
                 self.file = None;
@@ -91,16 +101,28 @@ impl Pack {
             let read = rustix::io::read(&reading.file, &mut self.out[at..])?;
             self.out.truncate(at + read);
             if read == 0 {
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a file shrank while it was packed"));
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "a file shrank while it was packed",
+                ));
             }
             reading.left -= read as u64;
             return Ok(true);
         }
-        let Some(walk) = &mut self.walk else { return Ok(false) };
-        let Some(level) = walk.levels.last_mut() else { return Ok(false) };
+        let Some(walk) = &mut self.walk else {
+            return Ok(false);
+        };
+        let Some(level) = walk.levels.last_mut() else {
+            return Ok(false);
+        };
         let Some((name, _)) = level.next() else {
             walk.levels.pop();
-            let cut = walk.prefix.iter().rev().skip(1).position(|byte| *byte == b'/');
+            let cut = walk
+                .prefix
+                .iter()
+                .rev()
+                .skip(1)
+                .position(|byte| *byte == b'/');
             let keep = cut.map_or(0, |from_end| walk.prefix.len() - 1 - from_end);
             walk.prefix.truncate(keep);
             return Ok(walk.descent.up()? || !walk.levels.is_empty());
@@ -113,7 +135,9 @@ impl Pack {
     }
 
     fn entry(&mut self, name: &CString) -> rustix::io::Result<()> {
-        let Some(walk) = &mut self.walk else { return Ok(()) };
+        let Some(walk) = &mut self.walk else {
+            return Ok(());
+        };
         let path = [&walk.prefix, name.as_bytes()].concat();
         let stat = rustix::fs::statat(walk.descent.here(), name, AtFlags::SYMLINK_NOFOLLOW)?;
         match FileType::from_raw_mode(stat.st_mode) {
@@ -125,7 +149,8 @@ impl Pack {
                 };
                 walk.levels.push(level.into_iter());
                 walk.prefix = [&path[..], b"/"].concat();
-                header(&stat, walk.prefix.clone(), Vec::new(), Type::Directory, 0).encode(&mut self.out);
+                header(&stat, walk.prefix.clone(), Vec::new(), Type::Directory, 0)
+                    .encode(&mut self.out);
             }
             FileType::Symlink => {
                 let target = rustix::fs::readlinkat(walk.descent.here(), name, Vec::new())?;
@@ -175,5 +200,12 @@ impl Source for Pack {
 }
 
 fn header(stat: &Stat, name: Vec<u8>, link: Vec<u8>, kind: Type, size: u64) -> Header {
-    Header { name, link, kind, mode: stat.st_mode & 0o7777, size, mtime: stat.st_mtime }
+    Header {
+        name,
+        link,
+        kind,
+        mode: stat.st_mode & 0o7777,
+        size,
+        mtime: stat.st_mtime,
+    }
 }

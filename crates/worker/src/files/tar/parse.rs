@@ -22,11 +22,21 @@ pub(super) enum Event<'a> {
 enum State {
     Header,
     /// Long names and records, gathered up to their cap.
-    Meta { kind: Type, left: usize, text: Vec<u8> },
-    Data { left: u64 },
+    Meta {
+        kind: Type,
+        left: usize,
+        text: Vec<u8>,
+    },
+    Data {
+        left: u64,
+    },
     /// Content nobody wants.
-    Skip { left: u64 },
-    Padding { left: usize },
+    Skip {
+        left: u64,
+    },
+    Padding {
+        left: usize,
+    },
     /// After the end marker; what follows is ignored.
     Over,
 }
@@ -99,7 +109,9 @@ impl Parser {
                     }
                 }
                 State::Data { left } | State::Skip { left } => {
-                    let take = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+                    let take = usize::try_from(*left)
+                        .unwrap_or(usize::MAX)
+                        .min(input.len());
                     *left -= take as u64;
                     let (data, rest) = input.split_at(take);
                     let over = *left == 0;
@@ -142,16 +154,27 @@ impl Parser {
             return Ok(());
         }
         self.zero = false;
-        let mut header =
-            Header::decode(&self.block).ok_or_else(|| Fail::invalid("a tar header is malformed"))?;
+        let mut header = Header::decode(&self.block)
+            .ok_or_else(|| Fail::invalid("a tar header is malformed"))?;
         match header.kind {
             Type::LongName | Type::LongLink | Type::Pax => {
-                let cap = if header.kind == Type::Pax { MAX_RECORDS } else { PATH_MAX + 1 };
+                let cap = if header.kind == Type::Pax {
+                    MAX_RECORDS
+                } else {
+                    PATH_MAX + 1
+                };
                 let left = usize::try_from(header.size).unwrap_or(usize::MAX);
                 if left > cap {
-                    return Err(Fail::new(Kind::TooMuch, "the records about a tar entry are too long"));
+                    return Err(Fail::new(
+                        Kind::TooMuch,
+                        "the records about a tar entry are too long",
+                    ));
                 }
-                self.state = State::Meta { kind: header.kind, left, text: Vec::new() };
+                self.state = State::Meta {
+                    kind: header.kind,
+                    left,
+                    text: Vec::new(),
+                };
                 if left == 0 {
                     self.state = State::Header;
                 }
@@ -190,13 +213,21 @@ impl Parser {
     ) -> Outcome<()> {
         self.state = state;
         self.filled = padding(size);
-        if size == 0 { self.finish_content(on) } else { Ok(()) }
+        if size == 0 {
+            self.finish_content(on)
+        } else {
+            Ok(())
+        }
     }
 
     fn finish_content(&mut self, on: &mut impl FnMut(Event<'_>) -> Outcome<()>) -> Outcome<()> {
         let left = std::mem::take(&mut self.filled);
         self.state = State::Padding { left };
-        if left == 0 { self.after_padding(on) } else { Ok(()) }
+        if left == 0 {
+            self.after_padding(on)
+        } else {
+            Ok(())
+        }
     }
 
     fn pad(&mut self, size: u64, on: &mut impl FnMut(Event<'_>) -> Outcome<()>) -> Outcome<()> {
@@ -206,7 +237,11 @@ impl Parser {
 
     fn after_padding(&mut self, on: &mut impl FnMut(Event<'_>) -> Outcome<()>) -> Outcome<()> {
         self.state = State::Header;
-        if std::mem::take(&mut self.ends) { on(Event::End) } else { Ok(()) }
+        if std::mem::take(&mut self.ends) {
+            on(Event::End)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -217,11 +252,17 @@ impl Overrides {
                 if let Some(end) = memchr::memchr(0, &text) {
                     text.truncate(end);
                 }
-                let slot = if kind == Type::LongName { &mut self.name } else { &mut self.link };
+                let slot = if kind == Type::LongName {
+                    &mut self.name
+                } else {
+                    &mut self.link
+                };
                 *slot = Some(text);
                 Ok(())
             }
-            _ => self.records(&text).ok_or_else(|| Fail::invalid("a tar record is malformed"))?,
+            _ => self
+                .records(&text)
+                .ok_or_else(|| Fail::invalid("a tar record is malformed"))?,
         }
     }
 

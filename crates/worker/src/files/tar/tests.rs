@@ -65,7 +65,10 @@ fn forged(name: &[u8], change: impl Fn(&mut [u8])) -> Vec<u8> {
 fn a_tree_comes_back_as_it_was() {
     let from = tempfile::tempdir().unwrap();
     let top = from.path();
-    let deep = top.join("d".repeat(90)).join("e".repeat(90)).join("f".repeat(90));
+    let deep = top
+        .join("d".repeat(90))
+        .join("e".repeat(90))
+        .join("f".repeat(90));
     std::fs::create_dir_all(&deep).unwrap();
     std::fs::write(deep.join("long"), "long").unwrap();
     let odd = std::ffi::OsStr::from_bytes(b"\xff \n\t");
@@ -78,7 +81,14 @@ fn a_tree_comes_back_as_it_was() {
     std::fs::create_dir(top.join("closed")).unwrap();
     std::fs::write(top.join("closed/in"), "in").unwrap();
     std::fs::set_permissions(top.join("closed"), PermissionsExt::from_mode(0o555)).unwrap();
-    rustix::fs::mknodat(rustix::fs::CWD, top.join("fifo"), rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        top.join("fifo"),
+        rustix::fs::FileType::Fifo,
+        Mode::RUSR,
+        0,
+    )
+    .unwrap();
 
     let stream = pack(top);
     assert_eq!(stream.len() % BLOCK, 0);
@@ -87,15 +97,27 @@ fn a_tree_comes_back_as_it_was() {
         let new = to.path();
         unpack(&stream, new, cut).unwrap();
         let below = |path: &Path| new.join(path.strip_prefix(top).unwrap());
-        assert_eq!(std::fs::read_to_string(below(&deep).join("long")).unwrap(), "long");
+        assert_eq!(
+            std::fs::read_to_string(below(&deep).join("long")).unwrap(),
+            "long"
+        );
         assert_eq!(std::fs::read_to_string(new.join(odd)).unwrap(), "odd");
         assert_eq!(std::fs::read(new.join("big")).unwrap(), vec![7; 700_001]);
-        let (big, second) = (new.join("big").metadata().unwrap(), new.join("second").metadata().unwrap());
+        let (big, second) = (
+            new.join("big").metadata().unwrap(),
+            new.join("second").metadata().unwrap(),
+        );
         assert_eq!(big.ino(), second.ino());
         assert_eq!(big.mtime(), top.join("big").metadata().unwrap().mtime());
         assert_eq!(new.join("empty").metadata().unwrap().mode() & 0o7777, 0o640);
-        assert_eq!(new.join("closed").metadata().unwrap().mode() & 0o7777, 0o555);
-        assert_eq!(std::fs::read_link(new.join("link")).unwrap(), Path::new("/nowhere/at/all"));
+        assert_eq!(
+            new.join("closed").metadata().unwrap().mode() & 0o7777,
+            0o555
+        );
+        assert_eq!(
+            std::fs::read_link(new.join("link")).unwrap(),
+            Path::new("/nowhere/at/all")
+        );
         assert!(!new.join("fifo").exists());
     }
 }
@@ -108,20 +130,44 @@ fn the_systems_tar_reads_ours_and_ours_reads_its() {
     symlink("t".repeat(150), from.path().join("link")).unwrap();
     for format in ["gnu", "pax", "ustar"] {
         let archive = tempfile::NamedTempFile::new().unwrap();
-        run(&["tar", "--format", format, "-cf", text(archive.path()), "-C", text(from.path()), "."], format != "ustar");
+        run(
+            &[
+                "tar",
+                "--format",
+                format,
+                "-cf",
+                text(archive.path()),
+                "-C",
+                text(from.path()),
+                ".",
+            ],
+            format != "ustar",
+        );
         if format == "ustar" {
             continue;
         }
         let to = tempfile::tempdir().unwrap();
         unpack(&std::fs::read(archive.path()).unwrap(), to.path(), 1000).unwrap();
-        assert_eq!(std::fs::read_to_string(to.path().join(&long)).unwrap(), "content");
-        assert_eq!(std::fs::read_link(to.path().join("link")).unwrap(), Path::new(&"t".repeat(150)));
+        assert_eq!(
+            std::fs::read_to_string(to.path().join(&long)).unwrap(),
+            "content"
+        );
+        assert_eq!(
+            std::fs::read_link(to.path().join("link")).unwrap(),
+            Path::new(&"t".repeat(150))
+        );
     }
     let archive = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(archive.path(), pack(from.path())).unwrap();
     let to = tempfile::tempdir().unwrap();
-    run(&["tar", "-xf", text(archive.path()), "-C", text(to.path())], true);
-    assert_eq!(std::fs::read_to_string(to.path().join(&long)).unwrap(), "content");
+    run(
+        &["tar", "-xf", text(archive.path()), "-C", text(to.path())],
+        true,
+    );
+    assert_eq!(
+        std::fs::read_to_string(to.path().join(&long)).unwrap(),
+        "content"
+    );
 }
 
 fn text(path: &Path) -> &str {
@@ -130,7 +176,10 @@ fn text(path: &Path) -> &str {
 
 #[expect(clippy::disallowed_methods, reason = "the system's tar is the judge")]
 fn run(command: &[&str], must: bool) {
-    let status = std::process::Command::new(command[0]).args(&command[1..]).stderr(std::process::Stdio::null()).status();
+    let status = std::process::Command::new(command[0])
+        .args(&command[1..])
+        .stderr(std::process::Stdio::null())
+        .status();
     assert!(status.unwrap().success() || !must);
 }
 
@@ -141,11 +190,18 @@ fn nothing_leaves_the_directory() {
     let victim_text = text(&victim).as_bytes();
     let streams: Vec<(&str, Vec<u8>)> = vec![
         ("dot dot", entry(b"../victim", Type::File, b"", b"x")),
-        ("dot dot inside", entry(b"a/../../victim", Type::File, b"", b"x")),
+        (
+            "dot dot inside",
+            entry(b"a/../../victim", Type::File, b"", b"x"),
+        ),
         ("absolute", entry(victim_text, Type::File, b"", b"x")),
         (
             "link, then a file below it",
-            [entry(b"l", Type::Symlink, b"..", b""), entry(b"l/victim", Type::File, b"", b"x")].concat(),
+            [
+                entry(b"l", Type::Symlink, b"..", b""),
+                entry(b"l/victim", Type::File, b"", b"x"),
+            ]
+            .concat(),
         ),
         (
             "absolute link, then a file below it",
@@ -164,11 +220,21 @@ fn nothing_leaves_the_directory() {
             ]
             .concat(),
         ),
-        ("hard link out", entry(b"l", Type::HardLink, b"../secret", b"")),
-        ("hard link to an absolute name", entry(b"l", Type::HardLink, b"/etc/passwd", b"")),
+        (
+            "hard link out",
+            entry(b"l", Type::HardLink, b"../secret", b""),
+        ),
+        (
+            "hard link to an absolute name",
+            entry(b"l", Type::HardLink, b"/etc/passwd", b""),
+        ),
         (
             "hard link through a link",
-            [entry(b"d", Type::Symlink, b"..", b""), entry(b"l", Type::HardLink, b"d/secret", b"")].concat(),
+            [
+                entry(b"d", Type::Symlink, b"..", b""),
+                entry(b"l", Type::HardLink, b"d/secret", b""),
+            ]
+            .concat(),
         ),
     ];
     for (what, stream) in streams {
@@ -177,7 +243,11 @@ fn nothing_leaves_the_directory() {
         let outcome = unpack(&stream, dir.path(), 700);
         assert!(outcome.is_err(), "{what}");
         assert!(!victim.exists(), "{what}");
-        assert_eq!(std::fs::read_to_string(outer.path().join("secret")).unwrap(), "secret", "{what}");
+        assert_eq!(
+            std::fs::read_to_string(outer.path().join("secret")).unwrap(),
+            "secret",
+            "{what}"
+        );
     }
 }
 
@@ -192,8 +262,14 @@ fn a_file_is_not_written_through_a_link_of_its_name() {
     ]
     .concat();
     unpack(&stream, dir.path(), 512).unwrap();
-    assert_eq!(std::fs::read_to_string(outer.path().join("secret")).unwrap(), "secret");
-    assert_eq!(std::fs::read_to_string(dir.path().join("l")).unwrap(), "replaced");
+    assert_eq!(
+        std::fs::read_to_string(outer.path().join("secret")).unwrap(),
+        "secret"
+    );
+    assert_eq!(
+        std::fs::read_to_string(dir.path().join("l")).unwrap(),
+        "replaced"
+    );
 }
 
 #[test]
@@ -201,7 +277,10 @@ fn devices_pipes_sparse_and_set_id_are_refused() {
     for kind in *b"346SV" {
         let dir = tempfile::tempdir().unwrap();
         let stream = forged(b"x", |block| block[156] = kind);
-        assert_eq!(unpack(&stream, dir.path(), 512).unwrap_err().kind, Kind::InvalidArgument);
+        assert_eq!(
+            unpack(&stream, dir.path(), 512).unwrap_err().kind,
+            Kind::InvalidArgument
+        );
         assert_eq!(dir.path().read_dir().unwrap().count(), 0);
     }
     for mode in [*b"0004755", *b"0002755"] {
@@ -220,10 +299,18 @@ fn claims_of_size_allocate_nothing() {
             block[156] = kind;
             block[124..136].copy_from_slice(b"77777777777\0");
         });
-        assert_eq!(unpack(&stream, dir.path(), 512).unwrap_err().kind, Kind::TooMuch);
+        assert_eq!(
+            unpack(&stream, dir.path(), 512).unwrap_err().kind,
+            Kind::TooMuch
+        );
     }
-    let huge = forged(b"huge", |block| block[124..136].copy_from_slice(b"\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff"));
-    assert_eq!(unpack(&huge, dir.path(), 512).unwrap_err().kind, Kind::InvalidArgument);
+    let huge = forged(b"huge", |block| {
+        block[124..136].copy_from_slice(b"\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff");
+    });
+    assert_eq!(
+        unpack(&huge, dir.path(), 512).unwrap_err().kind,
+        Kind::InvalidArgument
+    );
     assert_eq!(dir.path().join("huge").metadata().unwrap().len(), 0);
 }
 
@@ -250,18 +337,30 @@ fn a_torn_or_malformed_stream_is_refused() {
 fn noise_never_panics() {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     let dir = tempfile::tempdir().unwrap();
-    let base = [entry(b"a/b", Type::File, b"", b"hello"), entry(b"l", Type::Symlink, b"t", b"")].concat();
+    let base = [
+        entry(b"a/b", Type::File, b"", b"hello"),
+        entry(b"l", Type::Symlink, b"t", b""),
+    ]
+    .concat();
     for _ in 0..3000 {
         let mut stream = base.clone();
         for _ in 0..4 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let at = usize::try_from(seed >> 33).unwrap() % stream.len();
             stream[at] = seed.to_le_bytes()[1];
         }
         let sum: u64 = stream[..BLOCK]
             .iter()
             .enumerate()
-            .map(|(at, byte)| u64::from(if (148..156).contains(&at) { b' ' } else { *byte }))
+            .map(|(at, byte)| {
+                u64::from(if (148..156).contains(&at) {
+                    b' '
+                } else {
+                    *byte
+                })
+            })
             .sum();
         stream[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
         let _ = unpack(&stream, dir.path(), 333);

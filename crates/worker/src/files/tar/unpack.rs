@@ -51,8 +51,16 @@ impl Unpack {
     /// Unpacks below an open directory, which really is at `top`.
     pub(crate) fn below(dir: OwnedFd, top: Vec<u8>) -> Self {
         let jail = Jail::of(dir, top.clone());
-        let below = Below { jail, top, file: None, closed: Vec::new() };
-        Self { parser: Parser::default(), below }
+        let below = Below {
+            jail,
+            top,
+            file: None,
+            closed: Vec::new(),
+        };
+        Self {
+            parser: Parser::default(),
+            below,
+        }
     }
 
     /// The stream is over: checks that it was complete and closes the directories.
@@ -60,7 +68,10 @@ impl Unpack {
         self.parser.finish()?;
         while let Some((path, mode)) = self.below.closed.pop() {
             let failed = |errno| Fail::errno("unpack", &path, errno);
-            let place = self.below.jail.place(&path, Access::Write, Last::Keep, Parents::Required)?;
+            let place =
+                self.below
+                    .jail
+                    .place(&path, Access::Write, Last::Keep, Parents::Required)?;
             let dir = place.open_dir().map_err(failed)?;
             rustix::fs::fchmod(&dir, Mode::from_raw_mode(mode)).map_err(failed)?;
         }
@@ -93,7 +104,9 @@ impl Below {
         }
         if matches!(header.kind, Type::File | Type::Directory) && header.mode & SET_ID != 0 {
             let name = show(&header.name);
-            return Err(Fail::invalid(format!("'{name}': set-user and set-group bits are not unpacked")));
+            return Err(Fail::invalid(format!(
+                "'{name}': set-user and set-group bits are not unpacked"
+            )));
         }
         if path.len() == self.top.len() {
             // The directory itself keeps what it has.
@@ -102,7 +115,9 @@ impl Below {
                 _ => Err(Fail::invalid("a tar entry has no name")),
             };
         }
-        let place = self.jail.place(&path, Access::Write, Last::Keep, Parents::Made)?;
+        let place = self
+            .jail
+            .place(&path, Access::Write, Last::Keep, Parents::Made)?;
         let failed = |errno| Fail::errno("unpack", &header.name, errno);
         match header.kind {
             Type::Directory => self.directory(&place, path, header.mode).map_err(failed),
@@ -112,7 +127,9 @@ impl Below {
             .map_err(failed),
             Type::HardLink => {
                 let first = self.inside(&header.link)?;
-                let first = self.jail.place(&first, Access::Write, Last::Keep, Parents::Required)?;
+                let first =
+                    self.jail
+                        .place(&first, Access::Write, Last::Keep, Parents::Required)?;
                 hard_link(&first, &place).map_err(failed)
             }
             _ => {
@@ -183,20 +200,25 @@ impl Below {
     }
 
     fn end(&mut self) -> Outcome<()> {
-        let Some(writing) = self.file.take() else { return Ok(()) };
+        let Some(writing) = self.file.take() else {
+            return Ok(());
+        };
         let failed = |errno| Fail::errno("unpack", &writing.path, errno);
         rustix::fs::fchmod(&writing.file, Mode::from_raw_mode(writing.mode)).map_err(failed)?;
-        let time = Timespec { tv_sec: writing.mtime, tv_nsec: 0 };
-        let times = Timestamps { last_access: time, last_modification: time };
+        let time = Timespec {
+            tv_sec: writing.mtime,
+            tv_nsec: 0,
+        };
+        let times = Timestamps {
+            last_access: time,
+            last_modification: time,
+        };
         rustix::fs::futimens(&writing.file, &times).map_err(failed)
     }
 }
 
 /// Makes something under a name; what is there and no directory gives way.
-fn replace<T>(
-    place: &Place,
-    make: impl Fn() -> rustix::io::Result<T>,
-) -> rustix::io::Result<T> {
+fn replace<T>(place: &Place, make: impl Fn() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     match make() {
         Err(Errno::EXIST) => {
             rustix::fs::unlinkat(place.dir(), place.name(), AtFlags::empty())?;
@@ -212,11 +234,20 @@ fn hard_link(first: &Place, second: &Place) -> rustix::io::Result<()> {
     if FileType::from_raw_mode(one.st_mode) != FileType::RegularFile {
         return Err(Errno::INVAL);
     }
-    if second.stat().is_ok_and(|two| (two.st_dev, two.st_ino) == (one.st_dev, one.st_ino)) {
+    if second
+        .stat()
+        .is_ok_and(|two| (two.st_dev, two.st_ino) == (one.st_dev, one.st_ino))
+    {
         return Ok(());
     }
     replace(second, || {
-        rustix::fs::linkat(first.dir(), first.name(), second.dir(), second.name(), AtFlags::empty())
+        rustix::fs::linkat(
+            first.dir(),
+            first.name(),
+            second.dir(),
+            second.name(),
+            AtFlags::empty(),
+        )
     })
 }
 

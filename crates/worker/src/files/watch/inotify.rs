@@ -36,7 +36,9 @@ pub(super) fn read(fd: &OwnedFd) -> rustix::io::Result<Vec<Raw>> {
             Ok(event) => batch.push(Raw {
                 wd: event.wd(),
                 flags: event.events(),
-                name: event.file_name().map_or(Vec::new(), |name| name.to_bytes().to_vec()),
+                name: event
+                    .file_name()
+                    .map_or(Vec::new(), |name| name.to_bytes().to_vec()),
             }),
             Err(Errno::AGAIN) if !batch.is_empty() => break,
             Err(errno) => return Err(errno),
@@ -107,7 +109,9 @@ impl Tree {
             .paths
             .iter()
             .filter(|(_, watched)| {
-                watched.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+                watched
+                    .strip_prefix(path)
+                    .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
             })
             .map(|(wd, _)| *wd)
             .collect();

@@ -44,7 +44,10 @@ impl Watchers {
     pub(crate) fn add(&self, mut watch: Watch) -> Outcome<String> {
         let mut watchers = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if watchers.len() >= MAX_WATCHERS {
-            return Err(Fail::new(Kind::TooMuch, format!("there are {MAX_WATCHERS} watchers already")));
+            return Err(Fail::new(
+                Kind::TooMuch,
+                format!("there are {MAX_WATCHERS} watchers already"),
+            ));
         }
         let id = new_id()?;
         let queue = Arc::new(Mutex::new(Queue::default()));
@@ -59,7 +62,9 @@ impl Watchers {
                     }
                     Ok(_) => {
                         let text = "events were lost: they came faster than they were asked for";
-                        queue.lost.get_or_insert_with(|| Fail::new(Kind::TooMuch, text));
+                        queue
+                            .lost
+                            .get_or_insert_with(|| Fail::new(Kind::TooMuch, text));
                     }
                     Err(fail) => {
                         let goes_on = fail.kind == Kind::TooMuch;
@@ -71,7 +76,13 @@ impl Watchers {
                 }
             }
         });
-        watchers.insert(id.clone(), Watcher { queue, task: task.abort_handle() });
+        watchers.insert(
+            id.clone(),
+            Watcher {
+                queue,
+                task: task.abort_handle(),
+            },
+        );
         Ok(id)
     }
 

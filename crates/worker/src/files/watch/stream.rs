@@ -18,7 +18,10 @@ pub(crate) struct WatchStream {
 
 impl WatchStream {
     pub(crate) fn new(watch: Watch) -> Self {
-        Self { watch: Some(watch), started: false }
+        Self {
+            watch: Some(watch),
+            started: false,
+        }
     }
 }
 
@@ -31,7 +34,9 @@ impl Stream for WatchStream {
             let start = watch_dir_response::Event::Start(WatchStart {});
             return Poll::Ready(Some(Ok(start.into())));
         }
-        let Some(watch) = &mut self.watch else { return Poll::Ready(None) };
+        let Some(watch) = &mut self.watch else {
+            return Poll::Ready(None);
+        };
         watch.poll_next(cx).map(|outcome| {
             Some(match outcome {
                 Ok(event) => Ok(watch_dir_response::Event::Filesystem(event).into()),
