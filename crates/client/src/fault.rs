@@ -98,6 +98,7 @@ pub(crate) fn failed(what: &str, failure: Failure) -> Error {
     let (code, text) = match &failure {
         Failure::Connect(_) => (ErrorCode::SandboxLost, "no connection to the worker"),
         Failure::Lost(_) => (ErrorCode::SandboxLost, "the sandbox ended"),
+        Failure::Unsupported(_) => (ErrorCode::Unsupported, "this worker cannot do it"),
         Failure::Violation(_) => (
             ErrorCode::ProtocolViolation,
             "the worker broke the protocol",

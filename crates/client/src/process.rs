@@ -280,8 +280,17 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if self.on_drop == OnDrop::Kill && self.output.ended().is_none() {
-            self.worker.kill_later(self.pid);
+        if self.output.ended().is_some() {
+            return;
+        }
+        match self.on_drop {
+            OnDrop::Kill => self.worker.kill_later(self.pid),
+            // It lives on, with the input it was promised.
+            OnDrop::Leave => {
+                if let Some(rest) = self.input.rest() {
+                    self.worker.chore(rest);
+                }
+            }
         }
     }
 }

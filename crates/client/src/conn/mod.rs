@@ -86,6 +86,8 @@ pub(crate) enum Failure {
     Lost(Box<dyn StdError + Send + Sync>),
     /// The worker broke HTTP, or its caps.
     Violation(Box<dyn StdError + Send + Sync>),
+    /// The worker does not do this, and said so.
+    Unsupported(Box<dyn StdError + Send + Sync>),
     /// The caller's own stream failed.
     Source(io::Error),
 }
@@ -96,6 +98,7 @@ impl fmt::Display for Failure {
             Self::Connect(_) => "no connection to the worker could be made",
             Self::Lost(_) => "the connection to the worker ended",
             Self::Violation(_) => "the worker broke the HTTP protocol",
+            Self::Unsupported(_) => "the worker cannot do this",
             Self::Source(_) => "the stream to send could not be read",
         })
     }
@@ -104,7 +107,10 @@ impl fmt::Display for Failure {
 impl StdError for Failure {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
-            Self::Connect(err) | Self::Lost(err) | Self::Violation(err) => Some(&**err),
+            Self::Connect(err)
+            | Self::Lost(err)
+            | Self::Violation(err)
+            | Self::Unsupported(err) => Some(&**err),
             Self::Source(err) => Some(err),
         }
     }

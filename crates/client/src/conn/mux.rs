@@ -153,8 +153,8 @@ impl Mux {
             .extensions_mut()
             .insert(Protocol::from_static(TUNNEL));
         if !self.sender.is_extended_connect_protocol_enabled() {
-            return Err(Failure::Violation(
-                "the worker does not take byte streams".into(),
+            return Err(Failure::Unsupported(
+                "its HTTP/2 takes no byte streams".into(),
             ));
         }
         let (response, send) = self.start(request, &path, false).await?;

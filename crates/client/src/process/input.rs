@@ -121,6 +121,15 @@ impl Input {
         }
     }
 
+    /// What is left of the bytes of the request, for whoever goes on with them.
+    pub(super) fn rest(&mut self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+        match self.feeding.take()? {
+            Feeding::Call(call) => Some(call.into_inner().unwrap_or_else(PoisonError::into_inner)),
+            // A pipe ends with its handle.
+            Feeding::Pipe(_) => None,
+        }
+    }
+
     /// Goes on with the bytes of the request. That the command does not want them is no failure:
     /// it may end without having read them.
     pub(super) fn poll_feed(
