@@ -157,9 +157,12 @@ fn number(field: &[u8]) -> Option<u64> {
         && first & 0x80 != 0
     {
         // A set sign bit, or more than 64 bits, is no size.
+        if first & 0x40 != 0 {
+            return None;
+        }
         return bytes
             .iter()
-            .try_fold(u64::from(first & 0x7f), |value, byte| {
+            .try_fold(u64::from(first & 0x3f), |value, byte| {
                 value.checked_mul(256)?.checked_add(u64::from(*byte))
             });
     }
@@ -189,7 +192,8 @@ mod tests {
         assert_eq!(number(&[0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]), Some(258));
         assert_eq!(number(&[0xff; 12]), None);
         assert_eq!(number(&[0x80, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]), None);
-        assert_eq!(number(&[0xff; 8]), Some(0x7fff_ffff_ffff_ffff));
+        assert_eq!(number(&[0xff; 8]), None);
+        assert_eq!(number(&[0xbf, 0, 0, 0, 0, 0, 0, 0]), Some(0x3f << 56));
         assert_eq!(number(&[]), Some(0));
     }
 }
