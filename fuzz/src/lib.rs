@@ -65,3 +65,17 @@ pub fn body<T: JsonBody + PartialEq + std::fmt::Debug>(data: &[u8]) {
         assert_eq!(read, again);
     }
 }
+
+/// Makes every 512-byte block one whose tar checksum is right, which no fuzzer would find.
+pub fn with_tar_checksums(stream: &Bytes) -> Bytes {
+    let mut blocks = stream.to_vec();
+    for block in blocks.chunks_exact_mut(512) {
+        if block.iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        block[148..156].fill(b' ');
+        let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+        block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    }
+    blocks.into()
+}
