@@ -18,7 +18,7 @@ use namzu_protocol::query;
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use crate::control;
 use crate::http::{self as web, Request, Response};
@@ -36,10 +36,17 @@ const DIAL: Duration = Duration::from_secs(10);
 
 type Connections = Arc<tokio::sync::Mutex<mpsc::Receiver<TcpStream>>>;
 
+/// One port listened on.
+#[derive(Debug)]
+struct Reached {
+    connections: Connections,
+    listener: AbortHandle,
+}
+
 /// The ports listened on, and what runs for tunnels.
 #[derive(Debug)]
 pub(crate) struct Tunnels {
-    reached: Mutex<HashMap<u16, Connections>>,
+    reached: Mutex<HashMap<u16, Reached>>,
     parked: Semaphore,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -58,7 +65,8 @@ pub(crate) async fn handle(worker: &Worker, request: Request) -> Response {
             Ok(Reach { port }) => tunnels.reach(port).await,
             Err(refusal) => refusal,
         },
-        ext::REACH => web::error(StatusCode::METHOD_NOT_ALLOWED, "reach takes POST"),
+        ext::REACH if request.method() == Method::DELETE => tunnels.close(&request),
+        ext::REACH => web::error(StatusCode::METHOD_NOT_ALLOWED, "reach takes POST and DELETE"),
         ext::EXPOSE => tunnels.expose(request).await,
         _ => tunnels.accept(request).await,
     }
@@ -100,9 +108,22 @@ impl Tunnels {
             }
         };
         let (sender, receiver) = mpsc::channel(WAITING);
-        self.reached().insert(port, Arc::new(tokio::sync::Mutex::new(receiver)));
-        self.run(listen(listener, sender));
+        let listener = self.run(listen(listener, sender));
+        let connections = Arc::new(tokio::sync::Mutex::new(receiver));
+        self.reached().insert(port, Reached { connections, listener });
         web::json(StatusCode::OK, &Reach { port })
+    }
+
+    /// Listens no more. Idempotent. Connections that were taken live on; parked accepts are refused.
+    fn close(&self, request: &Request) -> Response {
+        let port = match port(request) {
+            Ok(port) => port,
+            Err(refusal) => return refusal,
+        };
+        if let Some(reached) = self.reached().remove(&port) {
+            reached.listener.abort();
+        }
+        web::empty(StatusCode::NO_CONTENT)
     }
 
     async fn accept(&self, request: Request) -> Response {
@@ -110,7 +131,8 @@ impl Tunnels {
             Ok(accepted) => accepted,
             Err(refusal) => return refusal,
         };
-        let Some(connections) = self.reached().get(&port).cloned() else {
+        let found = self.reached().get(&port).map(|reached| Arc::clone(&reached.connections));
+        let Some(connections) = found else {
             return web::error(StatusCode::NOT_FOUND, format!("port {port} is not listened on"));
         };
         let Ok(_parked) = self.parked.try_acquire() else {
@@ -144,14 +166,14 @@ impl Tunnels {
         response
     }
 
-    fn reached(&self) -> std::sync::MutexGuard<'_, HashMap<u16, Connections>> {
+    fn reached(&self) -> std::sync::MutexGuard<'_, HashMap<u16, Reached>> {
         self.reached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self, task: impl Future<Output = ()> + Send + 'static) {
+    fn run(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
-        tasks.spawn(task);
+        tasks.spawn(task)
     }
 }
 
@@ -173,6 +195,13 @@ struct Upgrade {
     switches: bool,
 }
 
+/// The port that the query names.
+fn port(request: &Request) -> Result<u16, Response> {
+    let port = query::get(request.uri().query().unwrap_or_default(), "port");
+    let port = port.ok().flatten().and_then(|port| port.parse().ok()).filter(|port| *port != 0);
+    port.ok_or_else(|| web::error(StatusCode::BAD_REQUEST, "port is missing or is none"))
+}
+
 /// The port asked for and the duplex to come, if the request is for one.
 fn upgradable(mut request: Request) -> Result<(u16, Upgrade), Response> {
     let is = |value: &str| value.eq_ignore_ascii_case(UPGRADE_PROTOCOL);
@@ -187,8 +216,6 @@ fn upgradable(mut request: Request) -> Result<(u16, Upgrade), Response> {
     if !asked {
         return Err(web::error(StatusCode::UPGRADE_REQUIRED, "this call is an upgrade to namzu"));
     }
-    let port = query::get(request.uri().query().unwrap_or_default(), "port");
-    let port = port.ok().flatten().and_then(|port| port.parse().ok()).filter(|port| *port != 0);
-    let port = port.ok_or_else(|| web::error(StatusCode::BAD_REQUEST, "port is missing or is none"))?;
+    let port = port(&request)?;
     Ok((port, Upgrade { pending: hyper::upgrade::on(&mut request), switches }))
 }
