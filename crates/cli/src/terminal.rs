@@ -24,7 +24,8 @@ impl Raw {
         };
         let mut raw = before.clone();
         raw.make_raw();
-        tcsetattr(stdin, OptionalActions::Flush, &raw)?;
+        // What was typed already is meant for the inside.
+        tcsetattr(stdin, OptionalActions::Drain, &raw)?;
         Ok(Self {
             before: Some(before),
         })

@@ -1,11 +1,12 @@
 //! Starts the binary and looks at what it did.
 
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
 /// How long anything may take before it counts as hung.
 const HUNG: Timespec = Timespec {
@@ -133,6 +134,11 @@ impl Running {
         kill_process(self.pid(), signal).expect("the binary runs");
     }
 
+    /// Sends a signal to its whole process group, as a terminal's keys do. It must be the leader.
+    pub(crate) fn signal_group(&self, signal: Signal) {
+        kill_process_group(self.pid(), signal).expect("the binary leads a group");
+    }
+
     /// Reads its standard output up to and including `mark`.
     pub(crate) fn wait_for(&mut self, mark: &str) -> String {
         read_until(self.child.stdout.as_mut().expect("a pipe"), mark)
@@ -184,11 +190,16 @@ fn code(status: ExitStatus) -> i32 {
         .unwrap_or_else(|| -status.signal().unwrap_or(0))
 }
 
-/// Reads up to and including `mark`.
-pub(crate) fn read_until(from: &mut impl Read, mark: &str) -> String {
+/// Reads up to and including `mark`; a stream that stays silent fails the case.
+pub(crate) fn read_until(from: &mut (impl Read + AsFd), mark: &str) -> String {
     let mut seen = String::new();
     let mut byte = [0];
     while !seen.contains(mark) {
+        let ready = poll(&mut [PollFd::new(from, PollFlags::IN)], Some(&HUNG));
+        assert!(
+            ready.is_ok_and(|ready| ready == 1),
+            "`{mark}` never came: {seen}"
+        );
         match from.read(&mut byte) {
             Ok(1) => seen.push(char::from(byte[0])),
             _ => panic!("`{mark}` never came: {seen}"),

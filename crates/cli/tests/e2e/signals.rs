@@ -1,5 +1,6 @@
 //! Whoever asks the binary to stop gets a clean host.
 
+use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
 use rustix::process::Signal;
@@ -10,6 +11,7 @@ use crate::cli::{Cli, Running, nothing_left};
 
 pub(crate) const CASES: &[Case] = &[
     ("each_signal_kills_the_tree_and_adds_128", each),
+    ("ctrl_c_at_the_terminal_is_one_signal_to_all", group),
     ("a_second_signal_changes_nothing", twice),
     (
         "a_command_that_ignores_signals_is_killed_all_the_same",
@@ -22,12 +24,12 @@ pub(crate) const CASES: &[Case] = &[
     ("sigkill_leaves_nothing", sigkill),
 ];
 
-/// Starts a tree of three that says when it runs.
+/// Starts a tree of four, in a process group of its own, that says when it runs.
 fn tree(cli: &Cli, mark: &str, before: &str) -> Running {
     let script =
         format!("{before} (sleep {mark} & sleep {mark}) & sleep {mark} & echo ready; wait");
     let mut command = cli.command(&["run", "--", "sh", "-c", &script]);
-    let mut running = Running::start(command.stdin(Stdio::null()));
+    let mut running = Running::start(command.stdin(Stdio::null()).process_group(0));
     running.wait_for("ready");
     running
 }
@@ -44,6 +46,17 @@ fn each(cli: &Cli) {
         running.signal(signal);
         let out = running.finish().ends(code);
         assert_eq!(out.stderr, "");
+        nothing_left(&mark);
+    }
+}
+
+fn group(cli: &Cli) {
+    for signal in [Signal::INT, Signal::QUIT] {
+        let mark = mark("6205");
+        let mut running = tree(cli, &mark, "");
+        running.signal_group(signal);
+        let code = if signal == Signal::INT { 130 } else { 131 };
+        assert_eq!(running.finish().ends(code).stderr, "");
         nothing_left(&mark);
     }
 }
