@@ -157,3 +157,46 @@ fn machine_path(line: &str) -> Option<&str> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn somebodys_home_is_found_and_a_placeholder_is_not() {
+        let home = concat!("/home", "/");
+        for (line, found) in [
+            (format!("see {home}alice/x.rs"), true),
+            (format!("\"{home}alice\""), true),
+            (concat!("/Users", "/bob").to_owned(), true),
+            (format!("{home}user/project"), false),
+            (format!("{home}user:/bin/sh"), false),
+            (format!("{home}$USER"), false),
+            (format!("https://example.com{home}page"), false),
+            (format!("target{home}alice"), false),
+            (home.to_owned(), false),
+        ] {
+            assert_eq!(machine_path(&line).is_some(), found, "{line}");
+        }
+    }
+
+    #[test]
+    fn every_crate_is_found() {
+        let found = crates(&crate::root()).unwrap();
+        for krate in ["crates/types", "backends/process", "xtask"] {
+            assert!(found.contains(&PathBuf::from(krate)), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_crate_without_the_lints_is_a_fault() {
+        let root = crate::root().join("target/tmp/tidy");
+        let krate = root.join("loose");
+        std::fs::create_dir_all(krate.join("src")).unwrap();
+        std::fs::write(krate.join("Cargo.toml"), "[package]\n").unwrap();
+        std::fs::write(krate.join("src/lib.rs"), "//! Loose.\n").unwrap();
+        let mut faults = Vec::new();
+        check_crate(&root, Path::new("loose"), &mut faults).unwrap();
+        assert_eq!(faults.len(), 3, "{faults:?}");
+    }
+}

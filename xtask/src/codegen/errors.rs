@@ -96,3 +96,21 @@ fn exit_codes() -> Result<BTreeMap<String, String>> {
     }
     Ok(codes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_but_internal_has_an_exit_code_of_its_own() {
+        let exits = exit_codes().unwrap();
+        for code in ErrorCode::ALL {
+            let own = exits.contains_key(&format!("{code:?}"));
+            assert_eq!(own, *code != ErrorCode::Internal, "{code}");
+        }
+        for exit in exits.values() {
+            let exit: u8 = exit.parse().unwrap();
+            assert!(exit == 130 || exit >= 200, "{exit}");
+        }
+    }
+}
