@@ -230,7 +230,7 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// `already_exists` when the port is taken.
+    /// `already_exists` when something else listens on the port.
     pub async fn reach<F, Fut, D>(&self, port: u16, dial: F) -> Result<Reach>
     where
         F: Fn() -> Fut + Send + Sync + 'static,

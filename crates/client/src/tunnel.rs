@@ -7,13 +7,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use http::Method;
 use namzu_core::{Duplex, Error, ErrorCode, Phase, Result};
 use namzu_protocol::{ext, query};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::conn::Conn;
+use crate::conn::{Call, Conn, Payload};
 use crate::worker::Worker;
 
 /// Connections that one reach carries at once; further ones wait inside.
@@ -80,12 +81,25 @@ fn with_port(path: &str, port: u16) -> String {
 
 /// A port inside that leads to the host for as long as this lives.
 ///
-/// Dropping it ends the connections it carries.
+/// Dropping it closes the port and ends the connections it carries. Two of them on one port share
+/// its connections, and the first to be dropped closes it.
 #[derive(Debug)]
 pub struct Reach {
     port: u16,
+    worker: Worker,
     /// Aborted when dropped.
     _accepts: JoinSet<()>,
+}
+
+impl Drop for Reach {
+    fn drop(&mut self) {
+        let conn = self.worker.conn().clone();
+        let call = Call::new(Method::DELETE, with_port(ext::REACH, self.port));
+        self.worker.chore(async move {
+            // A worker that is gone listens no more either.
+            let _ = conn.send(call, Payload::Empty).await;
+        });
+    }
 }
 
 impl Reach {
@@ -129,6 +143,7 @@ where
     }
     Ok(Reach {
         port,
+        worker: worker.clone(),
         _accepts: accepts,
     })
 }

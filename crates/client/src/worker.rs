@@ -323,13 +323,17 @@ impl Worker {
     pub(crate) fn chore(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut chores = self.0.chores.lock().unwrap_or_else(PoisonError::into_inner);
         while chores.try_join_next().is_some() {}
+        let limit = self.0.request;
+        let work = async move {
+            let _ = tokio::time::timeout(limit, work).await;
+        };
         chores.spawn_on(work, &self.0.runtime);
     }
 
     /// Kills a command's tree in the background, when its handle is gone.
     pub(crate) fn kill_later(&self, pid: u32) {
         // Only the connection: a chore that held the worker would keep it alive.
-        let (conn, limit) = (self.0.conn.clone(), self.0.request);
+        let conn = self.0.conn.clone();
         let request = ext::KillRequest {
             pid: Some(pid),
             tag: None,
@@ -340,7 +344,7 @@ impl Worker {
             let call = Call::new(Method::POST, ext::KILL).header(CONTENT_TYPE, "application/json");
             let body = Payload::Full(ext::to_json(&request).into());
             // It may have ended on its own: nobody is left to hear of a failure.
-            let _ = tokio::time::timeout(limit, conn.send(call, body)).await;
+            let _ = conn.send(call, body).await;
         });
     }
 }

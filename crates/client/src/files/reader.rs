@@ -10,15 +10,17 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use http::header::CONTENT_LENGTH;
 use namzu_core::{Error, ErrorCode, Phase};
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncBufRead, AsyncRead, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::conn::{Body, Response};
 use crate::fault;
 use crate::worker::Worker;
 
-/// Bytes of a file or a tar stream, as they come. An error inside an [`io::Error`] is a
+/// Bytes of a file or a tar stream, as they come. What is inside its [`io::Error`] is a
 /// [`namzu_core::Error`].
+///
+/// Its pieces are large: [`tokio::io::copy_buf`] passes them on whole.
 pub struct FileReader {
     body: Body,
     /// Received and not yet read.
@@ -92,29 +94,43 @@ impl fmt::Debug for FileReader {
     }
 }
 
+impl AsyncBufRead for FileReader {
+    fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        let this = self.get_mut();
+        while this.rest.is_empty() {
+            match this.body.poll_chunk(cx) {
+                Poll::Pending => {
+                    ready!(this.poll_alarm(cx))?;
+                }
+                Poll::Ready(None) => break,
+                Poll::Ready(Some(Ok(chunk))) => {
+                    this.waiting = false;
+                    this.rest = chunk;
+                }
+                Poll::Ready(Some(Err(failure))) => {
+                    let err = fault::failed(this.what, failure).during(Phase::Files);
+                    return Poll::Ready(Err(io::Error::other(err)));
+                }
+            }
+        }
+        Poll::Ready(Ok(&this.rest))
+    }
+
+    fn consume(mut self: Pin<&mut Self>, amount: usize) {
+        self.rest.advance(amount);
+    }
+}
+
 impl AsyncRead for FileReader {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        while self.rest.is_empty() {
-            match self.body.poll_chunk(cx) {
-                Poll::Pending => return self.poll_alarm(cx),
-                Poll::Ready(None) => return Poll::Ready(Ok(())),
-                Poll::Ready(Some(Ok(chunk))) => {
-                    self.waiting = false;
-                    self.rest = chunk;
-                }
-                Poll::Ready(Some(Err(failure))) => {
-                    let err = fault::failed(self.what, failure).during(Phase::Files);
-                    return Poll::Ready(Err(io::Error::other(err)));
-                }
-            }
-        }
-        let taken = self.rest.len().min(buf.remaining());
-        buf.put_slice(&self.rest[..taken]);
-        self.rest.advance(taken);
+        let piece = ready!(self.as_mut().poll_fill_buf(cx))?;
+        let taken = piece.len().min(buf.remaining());
+        buf.put_slice(&piece[..taken]);
+        self.consume(taken);
         Poll::Ready(Ok(()))
     }
 }

@@ -574,6 +574,19 @@ async fn a_port_of_ours_is_reached_from_inside(sandbox: Sandbox) {
         inside.read_to_string(&mut answer).await.unwrap();
         assert_eq!(answer, "hello world");
     }
+    let port = reach.port();
+    drop(reach);
+    let closed = async {
+        while tokio::net::TcpStream::connect(("127.0.0.1", port))
+            .await
+            .is_ok()
+        {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), closed)
+        .await
+        .expect("it listens on");
 }
 
 async fn the_end_of_the_worker_is_no_exit_code(sandbox: Sandbox) {
