@@ -18,9 +18,16 @@ const FEATURES: [&str; 6] = ["cursors", "head_tail", "limits", "reach", "tar", "
 /// Answers a call.
 pub(crate) async fn handle(worker: &Worker, request: Request) -> Response {
     let path = request.uri().path().to_owned();
-    let wanted = if path == ext::INFO { Method::GET } else { Method::POST };
+    let wanted = if path == ext::INFO {
+        Method::GET
+    } else {
+        Method::POST
+    };
     if request.method() != wanted {
-        return web::error(StatusCode::METHOD_NOT_ALLOWED, format!("{path} takes {wanted}"));
+        return web::error(
+            StatusCode::METHOD_NOT_ALLOWED,
+            format!("{path} takes {wanted}"),
+        );
     }
     match path.as_str() {
         ext::INFO => web::json(StatusCode::OK, &info(worker)),
@@ -38,8 +45,14 @@ pub(crate) async fn handle(worker: &Worker, request: Request) -> Response {
 /// Reads a JSON body.
 pub(crate) async fn body<T: serde::de::DeserializeOwned>(request: Request) -> Result<T, Response> {
     let read = Limited::new(request.into_body(), MOST).collect().await;
-    let bytes = read.map_err(|_| web::error(StatusCode::BAD_REQUEST, "the body is too long or was cut off"))?;
-    serde_json::from_slice(&bytes.to_bytes()).map_err(|error| web::error(StatusCode::BAD_REQUEST, error.to_string()))
+    let bytes = read.map_err(|_| {
+        web::error(
+            StatusCode::BAD_REQUEST,
+            "the body is too long or was cut off",
+        )
+    })?;
+    serde_json::from_slice(&bytes.to_bytes())
+        .map_err(|error| web::error(StatusCode::BAD_REQUEST, error.to_string()))
 }
 
 fn info(worker: &Worker) -> Info {
@@ -59,9 +72,17 @@ fn info(worker: &Worker) -> Info {
 }
 
 fn kill(worker: &Worker, request: KillRequest) -> Response {
-    let KillRequest { pid, tag, signal, tree } = request;
+    let KillRequest {
+        pid,
+        tag,
+        signal,
+        tree,
+    } = request;
     let Some(signal) = Signal::from_named_raw(signal) else {
-        return web::error(StatusCode::BAD_REQUEST, format!("there is no signal {signal}"));
+        return web::error(
+            StatusCode::BAD_REQUEST,
+            format!("there is no signal {signal}"),
+        );
     };
     let selector = match (pid, tag) {
         (Some(pid), None) => i32::try_from(pid).ok().map(Selector::Pid),
@@ -76,5 +97,10 @@ fn kill(worker: &Worker, request: KillRequest) -> Response {
         (true, signal) => process.signal_tree(signal),
         (false, signal) => usize::from(process.signal_leader(signal)),
     };
-    web::json(StatusCode::OK, &KillResponse { killed: u32::try_from(killed).unwrap_or(u32::MAX) })
+    web::json(
+        StatusCode::OK,
+        &KillResponse {
+            killed: u32::try_from(killed).unwrap_or(u32::MAX),
+        },
+    )
 }

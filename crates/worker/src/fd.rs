@@ -1,5 +1,8 @@
 //! Watching descriptors that the worker owns.
-#![expect(unsafe_code, reason = "tokio cannot know that an OwnedFd is what it says; this module does")]
+#![expect(
+    unsafe_code,
+    reason = "tokio cannot know that an OwnedFd is what it says; this module does"
+)]
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,5 +1,6 @@
 //! One stream type for whatever carries a connection: socket, socketpair, vsock, pipes.
 
+use std::convert::Infallible;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
@@ -8,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::sync::oneshot;
 
 use crate::fd;
 
@@ -19,6 +21,8 @@ pub(crate) struct FdStream {
     write: Option<AsyncFd<OwnedFd>>,
     /// Read before, to be read again.
     prefix: Bytes,
+    /// Dropped with the stream, whoever has it then.
+    held: Option<oneshot::Sender<Infallible>>,
 }
 
 impl FdStream {
@@ -28,7 +32,12 @@ impl FdStream {
     /// The descriptor cannot be watched, e.g. a file.
     pub(crate) fn socket(fd: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&fd, true)?;
-        Ok(Self { read: fd::watch_both(fd)?, write: None, prefix: Bytes::new() })
+        Ok(Self {
+            read: fd::watch_both(fd)?,
+            write: None,
+            prefix: Bytes::new(),
+            held: None,
+        })
     }
 
     /// A duplex over two pipe ends or the like.
@@ -42,7 +51,15 @@ impl FdStream {
             read: fd::watch(read, Interest::READABLE)?,
             write: Some(fd::watch(write, Interest::WRITABLE)?),
             prefix: Bytes::new(),
+            held: None,
         })
+    }
+
+    /// What ends when the stream is dropped, also by a tunnel that has taken it over.
+    pub(crate) fn end(&mut self) -> oneshot::Receiver<Infallible> {
+        let (held, end) = oneshot::channel();
+        self.held = Some(held);
+        end
     }
 
     /// Puts back what was read.
@@ -64,7 +81,11 @@ fn retry<T>(poll: Result<io::Result<T>, tokio::io::unix::TryIoError>) -> Option<
 }
 
 impl AsyncRead for FdStream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if !self.prefix.is_empty() {
             let take = self.prefix.len().min(buf.remaining());
             buf.put_slice(&self.prefix[..take]);
@@ -77,6 +98,10 @@ impl AsyncRead for FdStream {
             let read = guard.try_io(|fd| Ok(rustix::io::read(fd.as_fd(), &mut *space)?));
             match retry(read) {
                 Some(Ok(count)) => {
+                    // A short read has emptied the stream: what comes next rings again.
+                    if count < space.len() {
+                        guard.clear_ready();
+                    }
                     buf.advance(count);
                     return Poll::Ready(Ok(()));
                 }
@@ -88,7 +113,11 @@ impl AsyncRead for FdStream {
 }
 
 impl AsyncWrite for FdStream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }
 

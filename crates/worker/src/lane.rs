@@ -30,7 +30,10 @@ struct State {
 impl Lane {
     /// The lane over a `SOCK_SEQPACKET` socket.
     pub(crate) fn new(socket: OwnedFd) -> Self {
-        Self(Mutex::new(State { socket: Some(socket), unclaimed: HashMap::new() }))
+        Self(Mutex::new(State {
+            socket: Some(socket),
+            unclaimed: HashMap::new(),
+        }))
     }
 
     /// The descriptors of message `id`: standard input, output and error. A message is sent
@@ -68,7 +71,12 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<(u64, Streams)>> {
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     let received = loop {
-        match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
+        match recvmsg(
+            socket,
+            &mut [IoSliceMut::new(&mut bytes)],
+            &mut ancillary,
+            flags,
+        ) {
             Ok(received) => break received,
             Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::AGAIN) => return Ok(None),
@@ -85,7 +93,10 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<(u64, Streams)>> {
         .flatten()
         .collect();
     let malformed = || io::Error::from(io::ErrorKind::InvalidData);
-    if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+    if received
+        .flags
+        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
+    {
         return Err(malformed());
     }
     let message = LaneMessage::decode(&bytes[..received.bytes]).map_err(|_| malformed())?;
@@ -93,7 +104,13 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<(u64, Streams)>> {
         return Err(malformed());
     }
     let mut descriptors = descriptors.into_iter();
-    let streams = [STDIN, STDOUT, STDERR].map(|bit| if message.mask & bit != 0 { descriptors.next() } else { None });
+    let streams = [STDIN, STDOUT, STDERR].map(|bit| {
+        if message.mask & bit != 0 {
+            descriptors.next()
+        } else {
+            None
+        }
+    });
     Ok(Some((message.id, streams)))
 }
 
@@ -103,15 +120,20 @@ mod tests {
     use std::os::fd::AsFd;
 
     use rustix::net::{
-        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg,
-        socketpair,
+        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
+        SocketType, sendmsg, socketpair,
     };
 
     use super::*;
 
     fn pair() -> (OwnedFd, Lane) {
-        let (host, worker) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let (host, worker) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
         (host, Lane::new(worker))
     }
 
@@ -123,7 +145,13 @@ mod tests {
         if count > 0 {
             assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)));
         }
-        sendmsg(host, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::empty()).unwrap();
+        sendmsg(
+            host,
+            &[IoSlice::new(bytes)],
+            &mut ancillary,
+            SendFlags::empty(),
+        )
+        .unwrap();
     }
 
     fn message(id: u64, mask: u8) -> [u8; LaneMessage::LEN] {
@@ -140,7 +168,11 @@ mod tests {
         assert!(matches!(lane.claim(7).unwrap(), [Some(_), None, Some(_)]));
         assert!(lane.claim(7).is_none(), "claimed once");
         for fd in streams.iter().flatten() {
-            assert!(rustix::io::fcntl_getfd(fd).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
+            assert!(
+                rustix::io::fcntl_getfd(fd)
+                    .unwrap()
+                    .contains(rustix::io::FdFlags::CLOEXEC)
+            );
         }
     }
 
@@ -159,7 +191,10 @@ mod tests {
             send(&host, &message(9, STDOUT), 1);
             send(&host, bytes, count);
             assert!(lane.claim(1).is_none());
-            assert!(lane.claim(9).is_none(), "{bytes:?} with {count} must close the lane");
+            assert!(
+                lane.claim(9).is_none(),
+                "{bytes:?} with {count} must close the lane"
+            );
         }
     }
 

@@ -1,5 +1,8 @@
 //! Where connections come from.
-#![expect(unsafe_code, reason = "taking over the descriptors named on the command line")]
+#![expect(
+    unsafe_code,
+    reason = "taking over the descriptors named on the command line"
+)]
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,7 +12,8 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with, sockopt,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
+    socket_with, sockopt,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -110,8 +114,13 @@ pub(crate) async fn accept(socket: &AsyncFd<OwnedFd>, kind: Kind) -> io::Result<
 /// Errors of the connection that was to be accepted, not of the listener.
 fn passes(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
-    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
-        || matches!(error.raw_os_error(), Some(libc::EPROTO | libc::ENETDOWN | libc::EHOSTUNREACH))
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionReset | Interrupted
+    ) || matches!(
+        error.raw_os_error(),
+        Some(libc::EPROTO | libc::ENETDOWN | libc::EHOSTUNREACH)
+    )
 }
 
 /// Takes over a descriptor that was inherited for this purpose.
@@ -147,7 +156,12 @@ fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
     let stale = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
     if stale {
-        let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        let probe = socket_with(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
         if connect(&probe, &address) == Err(rustix::io::Errno::CONNREFUSED) {
             std::fs::remove_file(path)?;
         }
@@ -163,7 +177,11 @@ fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
 }
 
 fn bind_tcp(address: &SocketAddr) -> io::Result<OwnedFd> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let family = if address.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;

@@ -39,7 +39,9 @@ pub(crate) fn handle(worker: &Worker) -> Response {
     let total = field(&memory, "MemTotal:");
     let used = total.saturating_sub(field(&memory, "MemAvailable:"));
     let (disk_used, disk_total) = disk(worker);
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since_epoch = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     let metrics = Metrics {
         ts: since_epoch.as_secs(),
         cpu_count: std::thread::available_parallelism().map_or(1, usize::from),
@@ -57,7 +59,10 @@ pub(crate) fn handle(worker: &Worker) -> Response {
 impl Processor {
     /// Percent of all processors that were busy since the last call.
     fn used(&self) -> f64 {
-        let now = fs::read_to_string("/proc/stat").ok().and_then(|stat| times(&stat)).unwrap_or_default();
+        let now = fs::read_to_string("/proc/stat")
+            .ok()
+            .and_then(|stat| times(&stat))
+            .unwrap_or_default();
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let busy = now.busy.saturating_sub(last.busy);
         let all = now.all.saturating_sub(last.all);
@@ -74,11 +79,17 @@ impl Processor {
 
 fn times(stat: &str) -> Option<Times> {
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
-    let ticks: Vec<u64> = line.split_ascii_whitespace().filter_map(|tick| tick.parse().ok()).collect();
+    let ticks: Vec<u64> = line
+        .split_ascii_whitespace()
+        .filter_map(|tick| tick.parse().ok())
+        .collect();
     // user nice system idle iowait irq softirq steal; what follows is counted in user already.
     let all = ticks.iter().take(8).sum::<u64>();
     let idle = ticks.get(3)? + ticks.get(4)?;
-    Some(Times { busy: all.saturating_sub(idle), all })
+    Some(Times {
+        busy: all.saturating_sub(idle),
+        all,
+    })
 }
 
 fn field(memory: &str, name: &str) -> u64 {
@@ -92,7 +103,10 @@ fn disk(worker: &Worker) -> (u64, u64) {
         return (0, 0);
     };
     let total = stat.f_blocks.saturating_mul(stat.f_frsize);
-    (total.saturating_sub(stat.f_bfree.saturating_mul(stat.f_frsize)), total)
+    (
+        total.saturating_sub(stat.f_bfree.saturating_mul(stat.f_frsize)),
+        total,
+    )
 }
 
 #[cfg(test)]
@@ -108,7 +122,10 @@ mod tests {
 
     #[test]
     fn memory_is_in_bytes() {
-        assert_eq!(field("MemTotal:  2 kB\nMemAvailable: 1 kB\n", "MemAvailable:"), 1024);
+        assert_eq!(
+            field("MemTotal:  2 kB\nMemAvailable: 1 kB\n", "MemAvailable:"),
+            1024
+        );
         assert_eq!(field("", "MemTotal:"), 0);
     }
 }

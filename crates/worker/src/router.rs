@@ -79,7 +79,8 @@ fn is_rpc(path: &str) -> bool {
 
 /// Runs the handler; the worker is not idle until the answer's body is through.
 async fn work(worker: Arc<Worker>, request: Request) -> Response {
-    if worker.config.idle_timeout.is_none() || matches!(request.uri().path(), HEALTH | v1::HEALTHZ) {
+    if worker.config.idle_timeout.is_none() || matches!(request.uri().path(), HEALTH | v1::HEALTHZ)
+    {
         return dispatch(worker, request).await;
     }
     let busy = worker.busy();
@@ -96,14 +97,28 @@ async fn dispatch(worker: Arc<Worker>, request: Request) -> Response {
     match request.uri().path() {
         HEALTH => web::empty(StatusCode::NO_CONTENT),
         METRICS => metrics::handle(&worker),
-        ENVS => web::json(StatusCode::OK, &worker.config.envs.iter().cloned().collect::<Envs>()),
-        v1::HEALTHZ | v1::EXECUTE | v1::READ_FILE | v1::WRITE_FILE => crate::v1::handle_http(worker, request).await,
+        ENVS => web::json(
+            StatusCode::OK,
+            &worker.config.envs.iter().cloned().collect::<Envs>(),
+        ),
+        v1::HEALTHZ | v1::EXECUTE | v1::READ_FILE | v1::WRITE_FILE => {
+            crate::v1::handle_http(worker, request).await
+        }
         FILES | ext::TAR => files::handle(worker, request).await,
         ext::INFO | ext::KILL | ext::SHUTDOWN => control::handle(&worker, request).await,
         ext::EXPOSE | ext::REACH | ext::ACCEPT => tunnel::handle(&worker, request).await,
-        path if path.starts_with("/process.Process/") => process::service::handle(worker, request).await,
+        path if path.starts_with("/process.Process/") => {
+            process::service::handle(worker, request).await
+        }
         path if path.starts_with("/filesystem.Filesystem/") => files::handle(worker, request).await,
-        _ => web::json(StatusCode::NOT_FOUND, &NotFound { error: "not_found", code: 404, message: "not found" }),
+        _ => web::json(
+            StatusCode::NOT_FOUND,
+            &NotFound {
+                error: "not_found",
+                code: 404,
+                message: "not found",
+            },
+        ),
     }
 }
 

@@ -67,12 +67,23 @@ where
     };
     let deadline = deadline(request.headers());
     let call = async {
-        let body = Limited::new(request.into_body(), MAX_MESSAGE).collect().await;
-        let body = body.map_err(|_| Error::new(Code::InvalidArgument, "the request is too long or was cut off"))?;
+        let body = Limited::new(request.into_body(), MAX_MESSAGE)
+            .collect()
+            .await;
+        let body = body.map_err(|_| {
+            Error::new(
+                Code::InvalidArgument,
+                "the request is too long or was cut off",
+            )
+        })?;
         method(decode(codec, body.to_bytes())?).await
     };
     match within(deadline, call).await {
-        Ok(reply) => web::full(StatusCode::OK, ContentType::Unary(codec).as_str(), codec.encode(&reply)),
+        Ok(reply) => web::full(
+            StatusCode::OK,
+            ContentType::Unary(codec).as_str(),
+            codec.encode(&reply),
+        ),
         Err(error) => refuse(error),
     }
 }
@@ -99,11 +110,18 @@ where
     let codec = messages.codec;
     let call = async {
         let message = messages.next().await?;
-        let message = message.ok_or_else(|| Error::new(Code::InvalidArgument, "no message was sent"))?;
+        let message =
+            message.ok_or_else(|| Error::new(Code::InvalidArgument, "no message was sent"))?;
         method(message).await
     };
     let replies = within(deadline, call).await;
-    reply::stream(codec, replies, deadline, keepalive_interval(&parts), keepalive)
+    reply::stream(
+        codec,
+        replies,
+        deadline,
+        keepalive_interval(&parts),
+        keepalive,
+    )
 }
 
 /// Hands the request's messages to `method` as they come, writes its one reply.
@@ -138,7 +156,8 @@ where
 
 /// The failure of a call before or without a stream.
 pub(crate) fn refuse(error: Error) -> Response {
-    let status = StatusCode::from_u16(error.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let status =
+        StatusCode::from_u16(error.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let body = ErrorBody::new(error.code, error.message).to_json();
     let mut response = web::full(status, "application/json", body);
     for (name, value) in error.metadata {
@@ -168,7 +187,8 @@ impl<I: WireMessage> Messages<I> {
     /// # Cancel safety
     /// Dropping the future loses nothing.
     pub(crate) async fn next(&mut self) -> Result<Option<I>, Error> {
-        let malformed = |error: &dyn std::fmt::Display| Error::new(Code::InvalidArgument, error.to_string());
+        let malformed =
+            |error: &dyn std::fmt::Display| Error::new(Code::InvalidArgument, error.to_string());
         loop {
             match self.decoder.decode(&mut self.chunk) {
                 Ok(Some(Frame::Message(message))) => return decode(self.codec, message).map(Some),
@@ -180,7 +200,9 @@ impl<I: WireMessage> Messages<I> {
                 Some(Ok(frame)) => self.chunk = frame.into_data().unwrap_or_default(),
                 Some(Err(_)) => return Err(Error::new(Code::Canceled, "the request was cut off")),
                 None => {
-                    self.decoder.finish_request().map_err(|error| malformed(&error))?;
+                    self.decoder
+                        .finish_request()
+                        .map_err(|error| malformed(&error))?;
                     return Ok(None);
                 }
             }
@@ -207,13 +229,23 @@ fn accept(request: &Request) -> Result<ContentType, Response> {
     if request.method() != Method::POST {
         return Err(web::empty(StatusCode::METHOD_NOT_ALLOWED));
     }
-    let text = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap_or("?"));
+    let text = |name: &str| {
+        request
+            .headers()
+            .get(name)
+            .map(|value| value.to_str().unwrap_or("?"))
+    };
     for encoding in ["content-encoding", connect::CONTENT_ENCODING_HEADER] {
         if text(encoding).is_some_and(|encoding| encoding != "identity") {
-            return Err(refuse(Error::new(Code::Unimplemented, "only the identity encoding is spoken")));
+            return Err(refuse(Error::new(
+                Code::Unimplemented,
+                "only the identity encoding is spoken",
+            )));
         }
     }
-    text("content-type").and_then(ContentType::parse).ok_or_else(unsupported)
+    text("content-type")
+        .and_then(ContentType::parse)
+        .ok_or_else(unsupported)
 }
 
 fn unsupported() -> Response {
@@ -221,7 +253,9 @@ fn unsupported() -> Response {
 }
 
 fn decode<I: WireMessage>(codec: Codec, message: Bytes) -> Result<I, Error> {
-    codec.decode(message).map_err(|error| Error::new(Code::InvalidArgument, error.to_string()))
+    codec
+        .decode(message)
+        .map_err(|error| Error::new(Code::InvalidArgument, error.to_string()))
 }
 
 /// When the call has to be over.
@@ -236,7 +270,9 @@ pub(crate) fn timeout(headers: &HeaderMap) -> Option<Duration> {
 }
 
 fn keepalive_interval(headers: &HeaderMap) -> Duration {
-    let asked = headers.get(connect::KEEPALIVE_HEADER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let asked = headers
+        .get(connect::KEEPALIVE_HEADER)
+        .and_then(|value| value.to_str().ok()?.parse().ok());
     let seconds = asked.filter(|seconds| (1..=86_400).contains(seconds));
     Duration::from_secs(seconds.unwrap_or(connect::KEEPALIVE_DEFAULT_SECONDS))
 }

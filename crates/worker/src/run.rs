@@ -25,7 +25,7 @@ const FAREWELL: Duration = Duration::from_millis(100);
 /// # Errors
 /// What it was told to use cannot be used; nothing was served then.
 pub(crate) fn run(config: Config) -> io::Result<()> {
-    harden()?;
+    harden(config.init)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -39,7 +39,7 @@ pub(crate) fn run(config: Config) -> io::Result<()> {
 }
 
 /// What must hold before anything else runs in this process.
-fn harden() -> io::Result<()> {
+fn harden(init: bool) -> io::Result<()> {
     // Descriptors 0 to 2 must be taken, or a pipe of a command would become one of them.
     loop {
         let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
@@ -49,11 +49,14 @@ fn harden() -> io::Result<()> {
         // It stays: one of the three, for as long as the process lives.
         let _ = std::os::fd::IntoRawFd::into_raw_fd(null);
     }
+    crate::process::reset_dispositions();
     // Commands of the same user must not look into the worker, or trace it.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     rustix::thread::set_no_new_privs(true)?;
-    // Orphans of commands come here, wherever the worker stands in its pid namespace.
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    if init {
+        // Orphans of commands come here, wherever the worker stands in its pid namespace.
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    }
     Ok(())
 }
 
@@ -65,14 +68,21 @@ async fn live(config: Config) -> io::Result<()> {
     let mut listeners = Vec::new();
     for spec in &config.listen {
         let bound = Listener::bind(spec);
-        listeners.push(bound.map_err(|error| io::Error::new(error.kind(), format!("could not listen on {spec:?}: {error}")))?);
+        listeners.push(bound.map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("could not listen on {spec:?}: {error}"),
+            )
+        })?);
     }
     let worker = Arc::new(Worker::new(config)?);
     let mut doors = JoinSet::new();
     for listener in listeners {
         match listener {
             Listener::Stream(stream) => doors.spawn(serve_private(Arc::clone(&worker), stream)),
-            Listener::Socket(socket, kind) => doors.spawn(serve_all(Arc::clone(&worker), socket, kind)),
+            Listener::Socket(socket, kind) => {
+                doors.spawn(serve_all(Arc::clone(&worker), socket, kind))
+            }
         };
     }
     if let Some(ready) = ready {
@@ -80,42 +90,51 @@ async fn live(config: Config) -> io::Result<()> {
         let _ = rustix::io::write(&ready, b"\n");
     }
 
-    let end = worker.config.lifetime.and_then(|lifetime| Instant::now().checked_add(lifetime));
+    let end = worker
+        .config
+        .lifetime
+        .and_then(|lifetime| Instant::now().checked_add(lifetime));
     let mut idle = std::pin::pin!(idle(&worker));
     let mut forget = std::pin::pin!(worker.processes().forget_ended());
-    loop {
+    let told = loop {
         tokio::select! {
             _ = children.recv() => worker.processes().reap(),
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
-            () = worker.shutting_down() => break,
-            () = at(end) => break,
-            () = &mut idle => break,
+            _ = terminate.recv() => break true,
+            _ = interrupt.recv() => break true,
+            () = worker.shutting_down() => break true,
+            Some(_) = doors.join_next() => break false,
+            () = at(end) => break true,
+            () = &mut idle => break true,
             () = &mut forget => {}
         }
-    }
+    };
     worker.processes().kill_everything();
-    // The answer to a shutdown, and the ends of the commands just killed, are on their way.
-    let farewell = sleep(FAREWELL);
-    tokio::pin!(farewell);
-    loop {
-        tokio::select! {
-            _ = children.recv() => worker.processes().reap(),
-            Some(_) = doors.join_next() => {}
-            () = &mut farewell => break,
+    if told {
+        // The answer to a shutdown, and the ends of the commands just killed, are on their way.
+        let farewell = sleep(FAREWELL);
+        tokio::pin!(farewell);
+        loop {
+            tokio::select! {
+                _ = children.recv() => worker.processes().reap(),
+                Some(_) = doors.join_next() => break,
+                () = &mut farewell => break,
+            }
         }
+        // What was started meanwhile.
+        worker.processes().kill_everything();
     }
-    // What was started meanwhile.
-    worker.processes().kill_everything();
     Ok(())
 }
 
-/// The worker ends with its private stream.
-async fn serve_private(worker: Arc<Worker>, stream: crate::io::FdStream) {
-    serve(Arc::clone(&worker), stream, Peer::Private).await;
-    worker.shut_down();
+/// Returns when the stream has ended, be it in a tunnel that it became.
+async fn serve_private(worker: Arc<Worker>, mut stream: crate::io::FdStream) {
+    let end = stream.end();
+    serve(worker, stream, Peer::Private).await;
+    // Nothing is ever sent: an error is the end.
+    let _ = end.await;
 }
 
+/// Never returns; only a private stream is a door that closes, and ends the worker.
 async fn serve_all(worker: Arc<Worker>, socket: AsyncFd<OwnedFd>, kind: Kind) {
     let mut connections = JoinSet::new();
     loop {

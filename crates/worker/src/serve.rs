@@ -80,7 +80,9 @@ async fn serve_http2(worker: Arc<Worker>, io: FdStream, peer: Peer) -> hyper::Re
         .enable_connect_protocol();
     if peer != Peer::Private {
         // A dead peer must not hold back a command for ever.
-        server.keep_alive_interval(PATIENCE).keep_alive_timeout(PATIENCE);
+        server
+            .keep_alive_interval(PATIENCE)
+            .keep_alive_timeout(PATIENCE);
     }
     let answer = service_fn(|request| answer(Arc::clone(&worker), request, peer));
     server.serve_connection(TokioIo::new(io), answer).await
@@ -95,7 +97,10 @@ async fn serve_http1(worker: Arc<Worker>, io: FdStream, peer: Peer) -> hyper::Re
         server.header_read_timeout(PATIENCE);
     }
     let answer = service_fn(|request| answer(Arc::clone(&worker), request, peer));
-    server.serve_connection(TokioIo::new(io), answer).with_upgrades().await
+    server
+        .serve_connection(TokioIo::new(io), answer)
+        .with_upgrades()
+        .await
 }
 
 async fn answer(
@@ -167,7 +172,10 @@ mod tests {
             assert_eq!(recognise(text), Some(wire), "{shown}");
             // However the bytes are cut, no prefix says something else.
             for cut in 1..text.len() {
-                assert!(recognise(&text[..cut]).is_none_or(|told| told == wire), "{shown} cut at {cut}");
+                assert!(
+                    recognise(&text[..cut]).is_none_or(|told| told == wire),
+                    "{shown} cut at {cut}"
+                );
             }
         }
     }

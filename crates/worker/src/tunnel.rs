@@ -53,7 +53,11 @@ pub(crate) struct Tunnels {
 
 impl Default for Tunnels {
     fn default() -> Self {
-        Self { reached: Mutex::default(), parked: Semaphore::new(PARKED), tasks: Mutex::default() }
+        Self {
+            reached: Mutex::default(),
+            parked: Semaphore::new(PARKED),
+            tasks: Mutex::default(),
+        }
     }
 }
 
@@ -61,12 +65,17 @@ impl Default for Tunnels {
 pub(crate) async fn handle(worker: &Worker, request: Request) -> Response {
     let tunnels = worker.tunnels();
     match request.uri().path() {
-        ext::REACH if request.method() == Method::POST => match control::body::<Reach>(request).await {
-            Ok(Reach { port }) => tunnels.reach(port).await,
-            Err(refusal) => refusal,
-        },
+        ext::REACH if request.method() == Method::POST => {
+            match control::body::<Reach>(request).await {
+                Ok(Reach { port }) => tunnels.reach(port).await,
+                Err(refusal) => refusal,
+            }
+        }
         ext::REACH if request.method() == Method::DELETE => tunnels.close(&request),
-        ext::REACH => web::error(StatusCode::METHOD_NOT_ALLOWED, "reach takes POST and DELETE"),
+        ext::REACH => web::error(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "reach takes POST and DELETE",
+        ),
         ext::EXPOSE => tunnels.expose(request).await,
         _ => tunnels.accept(request).await,
     }
@@ -78,12 +87,14 @@ impl Tunnels {
             Ok(accepted) => accepted,
             Err(refusal) => return refusal,
         };
-        let dialled = tokio::time::timeout(DIAL, TcpStream::connect((Ipv4Addr::LOCALHOST, port))).await;
+        let dialled =
+            tokio::time::timeout(DIAL, TcpStream::connect((Ipv4Addr::LOCALHOST, port))).await;
         match dialled {
             Ok(Ok(connection)) => self.join(upgrade, connection),
-            Ok(Err(_)) | Err(_) => {
-                web::error(StatusCode::BAD_GATEWAY, format!("port is not open: nothing listens on {port}"))
-            }
+            Ok(Err(_)) | Err(_) => web::error(
+                StatusCode::BAD_GATEWAY,
+                format!("port is not open: nothing listens on {port}"),
+            ),
         }
     }
 
@@ -92,7 +103,10 @@ impl Tunnels {
             return web::json(StatusCode::OK, &Reach { port });
         }
         if self.reached().len() >= PORTS {
-            return web::error(StatusCode::TOO_MANY_REQUESTS, "too many ports are listened on");
+            return web::error(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too many ports are listened on",
+            );
         }
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
         let bound = listener.and_then(|listener| Ok((listener.local_addr()?.port(), listener)));
@@ -110,7 +124,13 @@ impl Tunnels {
         let (sender, receiver) = mpsc::channel(WAITING);
         let listener = self.run(listen(listener, sender));
         let connections = Arc::new(tokio::sync::Mutex::new(receiver));
-        self.reached().insert(port, Reached { connections, listener });
+        self.reached().insert(
+            port,
+            Reached {
+                connections,
+                listener,
+            },
+        );
         web::json(StatusCode::OK, &Reach { port })
     }
 
@@ -131,9 +151,15 @@ impl Tunnels {
             Ok(accepted) => accepted,
             Err(refusal) => return refusal,
         };
-        let found = self.reached().get(&port).map(|reached| Arc::clone(&reached.connections));
+        let found = self
+            .reached()
+            .get(&port)
+            .map(|reached| Arc::clone(&reached.connections));
         let Some(connections) = found else {
-            return web::error(StatusCode::NOT_FOUND, format!("port {port} is not listened on"));
+            return web::error(
+                StatusCode::NOT_FOUND,
+                format!("port {port} is not listened on"),
+            );
         };
         let Ok(_parked) = self.parked.try_acquire() else {
             return web::error(StatusCode::TOO_MANY_REQUESTS, "too many accepts are parked");
@@ -152,15 +178,23 @@ impl Tunnels {
         if upgrade.switches {
             *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
             let headers = response.headers_mut();
-            headers.insert(header::UPGRADE, header::HeaderValue::from_static(UPGRADE_PROTOCOL));
-            headers.insert(header::CONNECTION, header::HeaderValue::from_static("upgrade"));
+            headers.insert(
+                header::UPGRADE,
+                header::HeaderValue::from_static(UPGRADE_PROTOCOL),
+            );
+            headers.insert(
+                header::CONNECTION,
+                header::HeaderValue::from_static("upgrade"),
+            );
         }
         self.run(async move {
             // The bytes of one side are the other's business, so are its errors.
             let _ = connection.set_nodelay(true);
             if let Ok(upgraded) = upgrade.pending.await {
                 let mut upgraded: TokioIo<Upgraded> = TokioIo::new(upgraded);
-                let _ = copy_bidirectional_with_sizes(&mut upgraded, &mut connection, BUFFER, BUFFER).await;
+                let _ =
+                    copy_bidirectional_with_sizes(&mut upgraded, &mut connection, BUFFER, BUFFER)
+                        .await;
             }
         });
         response
@@ -180,7 +214,9 @@ impl Tunnels {
 async fn listen(listener: TcpListener, sender: mpsc::Sender<TcpStream>) {
     loop {
         // Room first: what is not accepted waits in the kernel, bounded by it.
-        let Ok(room) = sender.reserve().await else { return };
+        let Ok(room) = sender.reserve().await else {
+            return;
+        };
         match listener.accept().await {
             Ok((connection, _)) => room.send(connection),
             // Out of descriptors, most likely: those of others come back with time.
@@ -198,7 +234,11 @@ struct Upgrade {
 /// The port that the query names.
 fn port(request: &Request) -> Result<u16, Response> {
     let port = query::get(request.uri().query().unwrap_or_default(), "port");
-    let port = port.ok().flatten().and_then(|port| port.parse().ok()).filter(|port| *port != 0);
+    let port = port
+        .ok()
+        .flatten()
+        .and_then(|port| port.parse().ok())
+        .filter(|port| *port != 0);
     port.ok_or_else(|| web::error(StatusCode::BAD_REQUEST, "port is missing or is none"))
 }
 
@@ -207,15 +247,28 @@ fn upgradable(mut request: Request) -> Result<(u16, Upgrade), Response> {
     let is = |value: &str| value.eq_ignore_ascii_case(UPGRADE_PROTOCOL);
     let switches = request.version() != Version::HTTP_2;
     let asked = if switches {
-        let upgrade = request.headers().get(header::UPGRADE).and_then(|value| value.to_str().ok());
+        let upgrade = request
+            .headers()
+            .get(header::UPGRADE)
+            .and_then(|value| value.to_str().ok());
         request.method() == Method::GET && upgrade.is_some_and(is)
     } else {
         let protocol = request.extensions().get::<Protocol>();
-        request.method() == Method::CONNECT && protocol.is_some_and(|protocol| is(protocol.as_str()))
+        request.method() == Method::CONNECT
+            && protocol.is_some_and(|protocol| is(protocol.as_str()))
     };
     if !asked {
-        return Err(web::error(StatusCode::UPGRADE_REQUIRED, "this call is an upgrade to namzu"));
+        return Err(web::error(
+            StatusCode::UPGRADE_REQUIRED,
+            "this call is an upgrade to namzu",
+        ));
     }
     let port = port(&request)?;
-    Ok((port, Upgrade { pending: hyper::upgrade::on(&mut request), switches }))
+    Ok((
+        port,
+        Upgrade {
+            pending: hyper::upgrade::on(&mut request),
+            switches,
+        },
+    ))
 }

@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, listen, socket_with};
 pub(crate) const HOST: u32 = libc::VMADDR_CID_HOST;
 
 const LENGTH: libc::socklen_t = {
-    let length = mem::size_of::<libc::sockaddr_vm>();
+    let length = size_of::<libc::sockaddr_vm>();
     assert!(length < 256, "fits any integer");
     length as libc::socklen_t
 };
@@ -40,7 +40,13 @@ pub(crate) fn peer(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut address: libc::sockaddr_vm = unsafe { mem::zeroed() };
     let mut length = LENGTH;
     // SAFETY: the address is this frame's and as long as said.
-    let found = unsafe { libc::getpeername(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut length) };
+    let found = unsafe {
+        libc::getpeername(
+            socket.as_raw_fd(),
+            (&raw mut address).cast(),
+            &raw mut length,
+        )
+    };
     if found < 0 {
         return Err(io::Error::last_os_error());
     }

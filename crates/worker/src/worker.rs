@@ -46,14 +46,18 @@ impl Worker {
     /// One of them is not open.
     pub(crate) fn new(config: Config) -> std::io::Result<Self> {
         let config = Arc::new(config);
-        let adopt = |fd: Option<i32>| -> std::io::Result<Option<OwnedFd>> { fd.map(listener::adopt).transpose() };
+        let adopt = |fd: Option<i32>| -> std::io::Result<Option<OwnedFd>> {
+            fd.map(listener::adopt).transpose()
+        };
         Ok(Self {
             processes: Table::new(Arc::clone(&config), adopt(config.memory_events)?),
             files: Files::open(&config)?,
             lane: adopt(config.lane)?.map(Lane::new),
             tunnels: Tunnels::default(),
             processor: Processor::default(),
-            activity: Arc::new(Activity { state: Mutex::new((0, Instant::now())) }),
+            activity: Arc::new(Activity {
+                state: Mutex::new((0, Instant::now())),
+            }),
             shutdown: Notify::new(),
             config,
         })
@@ -92,7 +96,8 @@ impl Worker {
             self.activity.with(|(_, last)| *last = Instant::now());
             return None;
         }
-        self.activity.with(|(count, last)| (*count == 0).then_some(*last))
+        self.activity
+            .with(|(count, last)| (*count == 0).then_some(*last))
     }
 
     /// Ends the worker, soon.

@@ -1,10 +1,7 @@
 //! A subscription of which only the beginning and the end of each stream are passed on.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::task::{Context, Poll};
-
-use futures_core::Stream as _;
 
 use super::{Chunk, Event, Stream, Subscription};
 
@@ -21,8 +18,19 @@ pub(super) struct Capped {
 
 impl Capped {
     pub(super) fn new(events: Subscription, head: u64, tail: usize) -> Self {
-        let windows = Stream::ALL.map(|_| Window { head, tail, passed: 0, held: VecDeque::new(), held_bytes: 0 });
-        Self { events, windows, last: VecDeque::new(), ended: false }
+        let windows = Stream::ALL.map(|_| Window {
+            head,
+            tail,
+            passed: 0,
+            held: VecDeque::new(),
+            held_bytes: 0,
+        });
+        Self {
+            events,
+            windows,
+            last: VecDeque::new(),
+            ended: false,
+        }
     }
 
     pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
@@ -33,7 +41,7 @@ impl Capped {
             if self.ended {
                 return Poll::Ready(None);
             }
-            match std::task::ready!(Pin::new(&mut self.events).poll_next(cx)) {
+            match std::task::ready!(self.events.poll_next(cx)) {
                 Some(Event::Data(chunk)) => {
                     let window = &mut self.windows[chunk.stream.index()];
                     if let Some(chunk) = window.take(chunk) {
@@ -67,7 +75,9 @@ impl Window {
     /// The part of a chunk that is passed on at once; the rest is held back.
     fn take(&mut self, mut chunk: Chunk) -> Option<Chunk> {
         let room = self.head.saturating_sub(chunk.offset);
-        let now = usize::try_from(room).unwrap_or(usize::MAX).min(chunk.bytes.len());
+        let now = usize::try_from(room)
+            .unwrap_or(usize::MAX)
+            .min(chunk.bytes.len());
         let mut head = chunk.clone();
         head.bytes = chunk.bytes.split_to(now);
         chunk.offset += now as u64;
@@ -85,7 +95,9 @@ impl Window {
 
     fn forget(&mut self) {
         while self.held_bytes > self.tail {
-            let Some(front) = self.held.front_mut() else { return };
+            let Some(front) = self.held.front_mut() else {
+                return;
+            };
             let excess = (self.held_bytes - self.tail).min(front.bytes.len());
             // A copy of the rest of a chunk does not keep the whole of it alive.
             front.bytes = bytes::Bytes::copy_from_slice(&front.bytes[excess..]);
@@ -100,11 +112,13 @@ impl Window {
     /// What was held back, in order, each chunk saying what is missing before it.
     fn release(&mut self) -> impl Iterator<Item = Chunk> {
         let mut end = self.passed;
-        std::mem::take(&mut self.held).into_iter().map(move |mut chunk| {
-            chunk.skipped = chunk.offset.saturating_sub(end);
-            end = chunk.offset + chunk.bytes.len() as u64;
-            chunk
-        })
+        std::mem::take(&mut self.held)
+            .into_iter()
+            .map(move |mut chunk| {
+                chunk.skipped = chunk.offset.saturating_sub(end);
+                end = chunk.offset + chunk.bytes.len() as u64;
+                chunk
+            })
     }
 }
 
@@ -114,11 +128,22 @@ mod tests {
 
     fn chunk(offset: u64, text: &str) -> Chunk {
         let bytes = bytes::Bytes::copy_from_slice(text.as_bytes());
-        Chunk { stream: Stream::Stdout, offset, skipped: 0, bytes }
+        Chunk {
+            stream: Stream::Stdout,
+            offset,
+            skipped: 0,
+            bytes,
+        }
     }
 
     fn window(head: u64, tail: usize) -> Window {
-        Window { head, tail, passed: 0, held: VecDeque::new(), held_bytes: 0 }
+        Window {
+            head,
+            tail,
+            passed: 0,
+            held: VecDeque::new(),
+            held_bytes: 0,
+        }
     }
 
     #[test]
@@ -127,7 +152,13 @@ mod tests {
         assert_eq!(window.take(chunk(0, "abcde")), Some(chunk(0, "abc")));
         assert_eq!(window.take(chunk(5, "fghij")), None);
         let rest: Vec<_> = window.release().collect();
-        assert_eq!(rest, [Chunk { skipped: 5, ..chunk(8, "ij") }]);
+        assert_eq!(
+            rest,
+            [Chunk {
+                skipped: 5,
+                ..chunk(8, "ij")
+            }]
+        );
     }
 
     #[test]
@@ -136,7 +167,10 @@ mod tests {
         let head = window.take(chunk(0, "abcd")).unwrap();
         assert_eq!(window.take(chunk(4, "ef")), None);
         let rest: Vec<_> = window.release().collect();
-        assert_eq!((head, rest), (chunk(0, "ab"), vec![chunk(2, "cd"), chunk(4, "ef")]));
+        assert_eq!(
+            (head, rest),
+            (chunk(0, "ab"), vec![chunk(2, "cd"), chunk(4, "ef")])
+        );
     }
 
     #[test]

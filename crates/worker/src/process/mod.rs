@@ -32,6 +32,7 @@ mod tree;
 
 pub(crate) use command::{InputError, Process};
 pub(crate) use log::{Chunk, PerStream, Stream};
+pub(crate) use spawn::reset_dispositions;
 pub(crate) use subscription::{Event, Subscription};
 pub(crate) use table::{Selector, Table};
 

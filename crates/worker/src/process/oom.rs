@@ -15,7 +15,9 @@ pub(crate) struct Watch {
 impl Watch {
     /// Watches `given`, or else the counter of this process's cgroup, version 2 or 1.
     pub(crate) fn new(given: Option<OwnedFd>) -> Self {
-        let counter = given.or_else(own).filter(|counter| count(counter).is_some());
+        let counter = given
+            .or_else(own)
+            .filter(|counter| count(counter).is_some());
         let seen = counter.as_ref().and_then(count).unwrap_or_default();
         Self { counter, seen }
     }
@@ -32,7 +34,10 @@ impl Watch {
 fn own() -> Option<OwnedFd> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let opened = groups.lines().filter_map(path).filter_map(|path| rustix::fs::open(path, flags, Mode::empty()).ok());
+    let opened = groups
+        .lines()
+        .filter_map(path)
+        .filter_map(|path| rustix::fs::open(path, flags, Mode::empty()).ok());
     opened.into_iter().find(|counter| count(counter).is_some())
 }
 
@@ -44,7 +49,9 @@ fn path(line: &str) -> Option<String> {
     if controllers.is_empty() {
         return Some(format!("/sys/fs/cgroup{group}/memory.events"));
     }
-    let memory = controllers.split(',').any(|controller| controller == "memory");
+    let memory = controllers
+        .split(',')
+        .any(|controller| controller == "memory");
     memory.then(|| format!("/sys/fs/cgroup/memory{group}/memory.oom_control"))
 }
 
@@ -52,7 +59,11 @@ fn count(counter: &OwnedFd) -> Option<u64> {
     let mut text = [0_u8; 4096];
     let read = rustix::io::pread(counter, &mut text, 0).ok()?;
     let text = std::str::from_utf8(&text[..read]).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
+    text.lines()
+        .find_map(|line| line.strip_prefix("oom_kill "))?
+        .trim()
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -65,7 +76,10 @@ mod tests {
     fn the_counter_is_found_in_both_versions() {
         assert_eq!(path("0::/a/b").unwrap(), "/sys/fs/cgroup/a/b/memory.events");
         assert_eq!(path("0::/").unwrap(), "/sys/fs/cgroup/memory.events");
-        assert_eq!(path("5:cpu,memory:/x").unwrap(), "/sys/fs/cgroup/memory/x/memory.oom_control");
+        assert_eq!(
+            path("5:cpu,memory:/x").unwrap(),
+            "/sys/fs/cgroup/memory/x/memory.oom_control"
+        );
         assert!(path("5:cpu:/x").is_none());
         assert!(path("garbage").is_none());
     }
@@ -73,7 +87,8 @@ mod tests {
     #[test]
     fn only_a_rise_of_the_counter_is_a_strike() {
         let mut file = tempfile::tempfile().unwrap();
-        file.write_all(b"low 0\noom 9\noom_kill 3\noom_group_kill 0\n").unwrap();
+        file.write_all(b"low 0\noom 9\noom_kill 3\noom_group_kill 0\n")
+            .unwrap();
         let mut watch = Watch::new(Some(file.try_clone().unwrap().into()));
         assert!(!watch.struck());
         rustix::io::pwrite(&file, b"low 0\noom 9\noom_kill 4\n", 0).unwrap();

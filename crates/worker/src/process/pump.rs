@@ -3,7 +3,7 @@
 use std::future::{pending, poll_fn};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -66,7 +66,13 @@ impl Source {
                 )?)
             });
             match read {
-                Ok(Ok(count)) => return Poll::Ready(self.take(count)),
+                Ok(Ok(count)) => {
+                    // A short read has emptied a pipe (not a terminal): what comes next rings again.
+                    if self.stream != Stream::Pty && buffer.len() < buffer.capacity() {
+                        ready.clear_ready();
+                    }
+                    return Poll::Ready(self.take(count));
+                }
                 Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
                 // A terminal says EIO when its last process is gone.
                 Ok(Err(_)) => return Poll::Ready(Bytes::new()),
@@ -105,15 +111,20 @@ pub(super) async fn run(
     let terminal = process
         .terminal
         .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .unwrap_or_else(PoisonError::into_inner)
         .take();
     drop(terminal);
     sources.retain(|source| source.stream != Stream::Pty);
     table.retire(&process);
-    drop(process);
     while !sources.is_empty() {
         next_read(&mut sources).await;
     }
+    // The handle would keep this task's memory for as long as the ended command is known.
+    process
+        .pump
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
 }
 
 async fn read_until_end(process: &Process, sources: &mut Vec<Source>, mut timers: Timers) {

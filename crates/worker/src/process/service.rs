@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, UNIX_EPOCH};
 
-use futures_core::Stream as _;
 use http::{HeaderMap, StatusCode};
 use namzu_protocol::ext::{OLDEST_HEADER, format_oldest};
 use namzu_protocol::path_text;
@@ -21,8 +20,8 @@ use rustix::process::Signal;
 
 use super::capped::Capped;
 use super::{
-    Chunk, Event, Exit, InputError, Limits, PerStream, Process, Selector, Size, StartError, StartSpec, Stream,
-    Subscription,
+    Chunk, Event, Exit, InputError, Limits, PerStream, Process, Selector, Size, StartError,
+    StartSpec, Stream, Subscription,
 };
 use crate::auth;
 use crate::http::{self as web, Request, Response};
@@ -39,7 +38,10 @@ pub(crate) async fn handle(worker: Arc<Worker>, request: Request) -> Response {
     if let Some(user) = auth::basic_user(request.headers())
         && !worker.config.user.answers_to(&user)
     {
-        return rpc::refuse(Error::new(Code::Unauthenticated, format!("invalid username: '{user}'")));
+        return rpc::refuse(Error::new(
+            Code::Unauthenticated,
+            format!("invalid username: '{user}'"),
+        ));
     }
     let worker = &worker;
     match request.uri().path() {
@@ -52,11 +54,25 @@ pub(crate) async fn handle(worker: Arc<Worker>, request: Request) -> Response {
             let connect = |message| async move { connect(worker, message) };
             rpc::server_stream(request, || reply_to_connect(keepalive()), connect).await
         }
-        wire::LIST => rpc::unary(request, |wire::ListRequest {}| async move { Ok(list(worker)) }).await,
+        wire::LIST => {
+            rpc::unary(
+                request,
+                |wire::ListRequest {}| async move { Ok(list(worker)) },
+            )
+            .await
+        }
         wire::UPDATE => rpc::unary(request, |message| async move { update(worker, message) }).await,
-        wire::STREAM_INPUT => rpc::client_stream(request, |messages| stream_input(worker, messages)).await,
+        wire::STREAM_INPUT => {
+            rpc::client_stream(request, |messages| stream_input(worker, messages)).await
+        }
         wire::SEND_INPUT => rpc::unary(request, |message| send_input(worker, message)).await,
-        wire::SEND_SIGNAL => rpc::unary(request, |message| async move { send_signal(worker, &message) }).await,
+        wire::SEND_SIGNAL => {
+            rpc::unary(
+                request,
+                |message| async move { send_signal(worker, &message) },
+            )
+            .await
+        }
         wire::CLOSE_STDIN => rpc::unary(request, |message| close_stdin(worker, message)).await,
         _ => web::error(StatusCode::NOT_FOUND, "no such method"),
     }
@@ -90,24 +106,39 @@ fn spec(
 ) -> Result<StartSpec, Error> {
     let process = message.process.unwrap_or_default();
     let words = if options.argv.is_empty() {
-        std::iter::once(process.cmd).chain(process.args).map(String::into_bytes).collect()
+        std::iter::once(process.cmd)
+            .chain(process.args)
+            .map(String::into_bytes)
+            .collect()
     } else {
-        options.argv.iter().map(|word| word.to_vec()).collect::<Vec<_>>()
+        options
+            .argv
+            .iter()
+            .map(|word| word.to_vec())
+            .collect::<Vec<_>>()
     };
     let argv: Result<Vec<_>, _> = words.into_iter().map(CString::new).collect();
     let argv = argv.map_err(|_| invalid("an argument holds a NUL byte"))?;
     if argv.first().is_none_or(|program| program.is_empty()) {
         return Err(invalid("no command was given"));
     }
-    let retain = options.retain_bytes.map(|bytes| at_most(bytes, "retain_bytes")).transpose()?;
+    let retain = options
+        .retain_bytes
+        .map(|bytes| at_most(bytes, "retain_bytes"))
+        .transpose()?;
     let cwd = process.cwd.as_deref().filter(|cwd| !cwd.is_empty());
-    let cwd = cwd.map(|cwd| directory(&worker.config.user.home, cwd)).transpose()?;
+    let cwd = cwd
+        .map(|cwd| directory(&worker.config.user.home, cwd))
+        .transpose()?;
     let defaults = StartSpec::new(argv);
     Ok(StartSpec {
         envs: process.envs.into_iter().collect(),
         cwd,
         stdin: message.stdin.unwrap_or(true),
-        pty: message.pty.map(|pty| pty.size.map_or(Ok(DEFAULT_SIZE), size)).transpose()?,
+        pty: message
+            .pty
+            .map(|pty| pty.size.map_or(Ok(DEFAULT_SIZE), size))
+            .transpose()?,
         tag: message.tag,
         timeout: options.timeout_ms.map(Duration::from_millis),
         deadline: rpc::timeout(headers),
@@ -158,7 +189,11 @@ fn connect(
             process.subscribe_at(cursor).map_err(expired)?
         }
     };
-    let replies = Told { start: Some(process.pid), events: Events::All(events), wrap: reply_to_connect };
+    let replies = Told {
+        start: Some(process.pid),
+        events: Events::All(events),
+        wrap: reply_to_connect,
+    };
     Ok(Box::pin(replies))
 }
 
@@ -168,21 +203,29 @@ fn expired(oldest: PerStream) -> Error {
         stderr: oldest.get(Stream::Stderr),
         pty: oldest.get(Stream::Pty),
     };
-    let mut error = Error::new(Code::OutOfRange, "output from that position on is not kept any more");
+    let mut error = Error::new(
+        Code::OutOfRange,
+        "output from that position on is not kept any more",
+    );
     error.metadata.push((OLDEST_HEADER, format_oldest(&oldest)));
     error
 }
 
 fn list(worker: &Worker) -> wire::ListResponse {
     let processes = worker.processes().list();
-    wire::ListResponse { processes: processes.iter().map(|process| info(process)).collect() }
+    wire::ListResponse {
+        processes: processes.iter().map(|process| info(process)).collect(),
+    }
 }
 
 fn info(process: &Process) -> wire::ProcessInfo {
     let description = &process.description;
     let exit = process.exit();
     let written = process.written();
-    let started = process.started.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let started = process
+        .started
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     wire::ProcessInfo {
         config: Some(wire::ProcessConfig {
             cmd: description.argv.first().cloned().unwrap_or_default(),
@@ -218,16 +261,23 @@ async fn stream_input(
     while let Some(message) = messages.next().await? {
         match (message.event, &process) {
             (Some(StreamInput::Start(start)), None) => process = Some(find(worker, start.process)?),
-            (Some(StreamInput::Start(_)), Some(_)) => return Err(invalid("the stream has started already")),
+            (Some(StreamInput::Start(_)), Some(_)) => {
+                return Err(invalid("the stream has started already"));
+            }
             (Some(StreamInput::Data(data)), Some(process)) => feed(process, data.input).await?,
-            (Some(StreamInput::Data(_)), None) => return Err(invalid("the first message must be a start")),
+            (Some(StreamInput::Data(_)), None) => {
+                return Err(invalid("the first message must be a start"));
+            }
             (Some(StreamInput::Keepalive(_)) | None, _) => {}
         }
     }
     Ok(wire::StreamInputResponse {})
 }
 
-async fn send_input(worker: &Worker, message: wire::SendInputRequest) -> Result<wire::SendInputResponse, Error> {
+async fn send_input(
+    worker: &Worker,
+    message: wire::SendInputRequest,
+) -> Result<wire::SendInputResponse, Error> {
     let process = find(worker, message.process)?;
     feed(&process, message.input).await?;
     Ok(wire::SendInputResponse {})
@@ -242,7 +292,10 @@ async fn feed(process: &Process, input: Option<wire::ProcessInput>) -> Result<()
     written.map_err(input_error)
 }
 
-fn send_signal(worker: &Worker, message: &wire::SendSignalRequest) -> Result<wire::SendSignalResponse, Error> {
+fn send_signal(
+    worker: &Worker,
+    message: &wire::SendSignalRequest,
+) -> Result<wire::SendSignalResponse, Error> {
     let process = find(worker, message.process.clone())?;
     if process.exit().is_some() {
         return Err(Error::new(Code::NotFound, "the process has ended"));
@@ -259,8 +312,14 @@ fn send_signal(worker: &Worker, message: &wire::SendSignalRequest) -> Result<wir
     Ok(wire::SendSignalResponse {})
 }
 
-async fn close_stdin(worker: &Worker, message: wire::CloseStdinRequest) -> Result<wire::CloseStdinResponse, Error> {
-    find(worker, message.process)?.close_stdin().await.map_err(input_error)?;
+async fn close_stdin(
+    worker: &Worker,
+    message: wire::CloseStdinRequest,
+) -> Result<wire::CloseStdinResponse, Error> {
+    find(worker, message.process)?
+        .close_stdin()
+        .await
+        .map_err(input_error)?;
     Ok(wire::CloseStdinResponse {})
 }
 
@@ -284,8 +343,12 @@ fn at_most(bytes: u64, name: &str) -> Result<usize, Error> {
 }
 
 fn size(size: wire::PtySize) -> Result<Size, Error> {
-    let side = |side: u32| u16::try_from(side).map_err(|_| invalid("the terminal's size is out of range"));
-    Ok(Size { cols: side(size.cols)?, rows: side(size.rows)? })
+    let side =
+        |side: u32| u16::try_from(side).map_err(|_| invalid("the terminal's size is out of range"));
+    Ok(Size {
+        cols: side(size.cols)?,
+        rows: side(size.rows)?,
+    })
 }
 
 fn input_error(error: InputError) -> Error {
@@ -293,10 +356,13 @@ fn input_error(error: InputError) -> Error {
     let closed = "error writing to stdin: stdin not enabled or closed; start with stdin=True";
     match error {
         InputError::Closed => Error::new(Code::Internal, closed),
-        InputError::WrongKind => {
-            Error::new(Code::Internal, "a terminal takes pty input and resizing, a pipe takes stdin")
+        InputError::WrongKind => Error::new(
+            Code::Internal,
+            "a terminal takes pty input and resizing, a pipe takes stdin",
+        ),
+        InputError::Failed(error) => {
+            Error::new(Code::Internal, format!("the terminal refused: {error}"))
         }
-        InputError::Failed(error) => Error::new(Code::Internal, format!("the terminal refused: {error}")),
     }
 }
 
@@ -331,18 +397,23 @@ impl<O> futures_core::Stream for Told<O> {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         if let Some(pid) = this.start.take() {
-            let start = wire::StartEvent { pid: pid.unsigned_abs() };
+            let start = wire::StartEvent {
+                pid: pid.unsigned_abs(),
+            };
             return Poll::Ready(Some(Ok((this.wrap)(WireEvent::Start(start).into()))));
         }
         let event = match &mut this.events {
-            Events::All(events) => Pin::new(events).poll_next(cx),
+            Events::All(events) => events.poll_next(cx),
             Events::Capped(events) => events.poll_next(cx),
         };
         event.map(|event| {
             event.map(|event| match event {
                 Event::Data(chunk) => Ok((this.wrap)(WireEvent::Data(data(chunk)).into())),
                 Event::End(exit) => Ok((this.wrap)(WireEvent::End(end(&exit)).into())),
-                Event::Expired => Err(Error::new(Code::DeadlineExceeded, "the command ran longer than it may")),
+                Event::Expired => Err(Error::new(
+                    Code::DeadlineExceeded,
+                    "the command ran longer than it may",
+                )),
             })
         })
     }

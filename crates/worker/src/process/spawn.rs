@@ -62,20 +62,45 @@ pub(crate) enum Step {
     Exec,
 }
 
-/// Signals whose dispositions a worker (or tokio for it) changes; a caught signal that arrived
-/// in the child before `execve` would run the worker's handler on the worker's memory.
-const CHANGED: [c_int; 10] = [
-    libc::SIGHUP,
-    libc::SIGINT,
-    libc::SIGQUIT,
-    libc::SIGPIPE,
-    libc::SIGALRM,
-    libc::SIGTERM,
-    libc::SIGCHLD,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-    libc::SIGTTOU,
-];
+/// Signals that a worker, or tokio for it, handles or ignores. A caught signal that arrived in
+/// the child before `execve` would run the worker's handler on the worker's memory, and an
+/// ignored one would stay ignored. All others have their default since [`reset_dispositions`].
+const CHANGED: [c_int; 4] = [libc::SIGPIPE, libc::SIGCHLD, libc::SIGTERM, libc::SIGINT];
+
+/// The highest signal of the kernel.
+const SIGNALS: c_int = 64;
+
+/// Undoes what the worker's own maker ignored, so that no command inherits it. SIGPIPE stays as
+/// the runtime of the language set it.
+pub(crate) fn reset_dispositions() {
+    for signal in (1..=SIGNALS).filter(|signal| *signal != libc::SIGPIPE) {
+        // The kernel's own structure and call: C libraries keep some signals to themselves.
+        let mut current = [0_u64; 4];
+        // SAFETY: room for the kernel's sigaction of every supported architecture.
+        let read = unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                ptr::null::<u64>(),
+                current.as_mut_ptr(),
+                8_usize,
+            )
+        };
+        if read == 0 && current[0] == libc::SIG_IGN as u64 {
+            let default = [0_u64; 4];
+            // SAFETY: all zeros is the default disposition.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_rt_sigaction,
+                    signal,
+                    default.as_ptr(),
+                    ptr::null::<u64>(),
+                    8_usize,
+                )
+            };
+        }
+    }
+}
 
 const STACK: usize = 64 * 1024;
 

@@ -262,7 +262,9 @@ fn explain(failure: &Failure, program: &str, cwd: String) -> StartError {
         (Step::Limit, _) => {
             StartError::Invalid(format!("could not set a limit: {}", failure.source))
         }
-        (Step::Clone, libc::EAGAIN) => StartError::Exhausted("no more processes are allowed".into()),
+        (Step::Clone, libc::EAGAIN) => {
+            StartError::Exhausted("no more processes are allowed".into())
+        }
         (step, _) => StartError::Failed(format!(
             "could not start '{program}' ({step:?}): {}",
             failure.source

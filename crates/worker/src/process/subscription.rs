@@ -1,6 +1,5 @@
 //! One reader of a command's output and end.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -48,10 +47,11 @@ impl Subscription {
     /// # Cancel safety
     /// Dropping the future loses nothing.
     pub(crate) async fn next(&mut self) -> Option<Event> {
-        std::future::poll_fn(|cx| self.poll(cx)).await
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+    /// As [`next`](Self::next).
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         if self.done {
             return Poll::Ready(None);
         }
@@ -78,14 +78,6 @@ impl Subscription {
         }
         state.wait(self.slot, cx.waker());
         Poll::Pending
-    }
-}
-
-impl futures_core::Stream for Subscription {
-    type Item = Event;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        self.poll(cx)
     }
 }
 

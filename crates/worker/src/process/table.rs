@@ -19,7 +19,7 @@ use crate::reaper;
 /// An ended command can be asked for its end this long, unless very many end.
 const KEEP: Duration = Duration::from_secs(60);
 /// No more ended commands than this are kept.
-const MOST_ENDED: usize = 8192;
+const MOST_ENDED: usize = 4096;
 /// The output of all ended commands together; beyond it the oldest lose theirs.
 const ENDED_BYTES: usize = 4 << 20;
 
@@ -144,9 +144,15 @@ impl Table {
         }
     }
 
-    /// Kills everything below the worker; returns how many were hit.
-    pub(crate) fn kill_everything(&self) -> usize {
-        tree::kill(Target::Everything)
+    /// Kills the commands and what they started. As init, everything below the worker.
+    pub(crate) fn kill_everything(&self) {
+        if self.config.init {
+            tree::kill(Target::Everything);
+        } else {
+            for process in self.list() {
+                process.kill_tree();
+            }
+        }
     }
 
     /// Forgets ended commands in time. Never returns.

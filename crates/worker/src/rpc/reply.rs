@@ -5,7 +5,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use futures_core::Stream;
 use http::StatusCode;
 use http_body::Frame;
 use http_body_util::BodyExt;
@@ -47,7 +46,10 @@ pub(super) fn stream<O: WireMessage + Unpin + 'static>(
 /// The last message of a stream that failed.
 pub(super) fn end_of(error: Error) -> EndStream {
     let end = EndStream::failure(error.code, error.message);
-    error.metadata.into_iter().fold(end, |end, (name, value)| end.with_metadata(name, value))
+    error
+        .metadata
+        .into_iter()
+        .fold(end, |end, (name, value)| end.with_metadata(name, value))
 }
 
 enum Source<O> {
@@ -98,7 +100,9 @@ impl<O: WireMessage + Unpin> ReplyBody<O> {
             // In place: a reply is copied once, into the frame that leaves.
             Codec::Proto => {
                 let length = reply.encoded_len();
-                let Ok(announced) = u32::try_from(length) else { return };
+                let Ok(announced) = u32::try_from(length) else {
+                    return;
+                };
                 self.buffer.reserve(HEADER_LEN + length);
                 self.buffer.put_u8(0);
                 self.buffer.put_u32(announced);
@@ -137,7 +141,10 @@ impl<O: WireMessage + Unpin> http_body::Body for ReplyBody<O> {
             if matches!(this.source, Source::Ended) {
                 return Poll::Ready(None);
             }
-            let late = this.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready());
+            let late = this
+                .deadline
+                .as_mut()
+                .is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready());
             if late {
                 this.end(&end_of(Error::deadline()));
             } else if this.quiet.as_mut().poll(cx).is_ready() {
