@@ -137,6 +137,21 @@ fn a_signed_url_allows_nothing_else() {
 }
 
 #[test]
+fn a_signed_read_does_not_pass_for_a_write_of_a_shorter_path() {
+    let read = sign("/a:write:b", Operation::Read, "", "tok", None);
+    let forged = FilesQuery {
+        path: Some("/a".to_owned()),
+        username: Some("b:read:".to_owned()),
+        signature: Some(read),
+        signature_expiration: None,
+    };
+    assert_eq!(
+        verify(&forged, Operation::Write, "tok", 0),
+        Err(SignatureError::Invalid)
+    );
+}
+
+#[test]
 fn an_expiration_of_zero_is_a_value() {
     let zero = FilesQuery {
         path: Some("/a".to_owned()),
