@@ -61,10 +61,15 @@ impl std::fmt::Debug for Pool {
 
 impl Pool {
     pub(super) fn new(channel: &HttpChannel) -> Result<Self> {
+        // What comes before an `@` may be a password.
+        let shown = match channel.base_url.rsplit_once('@') {
+            Some((_, rest)) => format!("…@{rest}"),
+            None => channel.base_url.clone(),
+        };
         let invalid = |why: &str| {
             Error::new(
                 ErrorCode::ConfigInvalid,
-                format!("`{}` is no address of a worker: {why}", channel.base_url),
+                format!("`{shown}` is no address of a worker: {why}"),
             )
         };
         let uri: Uri = channel

@@ -5,5 +5,7 @@ mod carriers;
 mod exec;
 mod fake;
 mod hostile;
+mod http;
+mod leaks;
 mod provider;
 mod real;
