@@ -8,18 +8,11 @@ use super::fail::{Fail, Kind, Outcome};
 
 /// How much is gathered before it is written, in bytes.
 const BATCH: usize = 512 << 10;
-/// The most pieces of one batch, so that tiny frames do not gather into a long list.
-const MAX_PIECES: usize = 1024;
 
 /// Something that takes bytes in order and may block.
 pub(crate) trait Sink: Send + Sized + 'static {
     /// Takes the next bytes.
     fn write(&mut self, bytes: &[u8]) -> Outcome<()>;
-
-    /// Takes the next pieces; a sink that can take many at once overrides it.
-    fn write_batch(&mut self, pieces: &[Bytes]) -> Outcome<()> {
-        pieces.iter().try_for_each(|piece| self.write(piece))
-    }
 }
 
 /// Pumps a body into a sink and gives the sink back.
@@ -32,57 +25,64 @@ where
     B::Error: std::fmt::Display,
     S: Sink,
 {
-    let mut turn = None;
+    let (mut batch, mut spare) = (Vec::new(), Some(Vec::new()));
     let mut idle = Some(sink);
+    let mut turn: Option<Turn<S>> = None;
     loop {
-        let (batch, end) = gather(&mut body).await?;
+        let rest = gather(&mut body, &mut batch).await?;
         if let Some(running) = turn.take() {
-            idle = Some(ended(running).await?);
+            let (sink, written) = ended(running).await?;
+            (idle, spare) = (Some(sink), Some(written));
         }
         let Some(mut sink) = idle.take() else {
             return Err(Fail::new(Kind::Internal, "the upload lost its sink"));
         };
-        if end && batch.is_empty() {
+        let is_end = rest == Rest::Nothing;
+        if is_end && batch.is_empty() {
             return Ok(sink);
         }
+        let full = std::mem::replace(&mut batch, spare.take().unwrap_or_default());
         let running = tokio::task::spawn_blocking(move || {
-            let outcome = sink.write_batch(&batch);
-            (sink, outcome)
+            let outcome = sink.write(&full);
+            let mut batch = full;
+            batch.clear();
+            (sink, batch, outcome)
         });
-        if end {
-            return ended(running).await;
+        if is_end {
+            return ended(running).await.map(|(sink, _)| sink);
         }
         turn = Some(running);
     }
 }
 
-type Turn<S> = tokio::task::JoinHandle<(S, Outcome<()>)>;
+type Turn<S> = tokio::task::JoinHandle<(S, Vec<u8>, Outcome<()>)>;
 
-async fn ended<S>(turn: Turn<S>) -> Outcome<S> {
+async fn ended<S>(turn: Turn<S>) -> Outcome<(S, Vec<u8>)> {
     match turn.await {
-        Ok((sink, outcome)) => outcome.map(|()| sink),
-        Err(error) => Err(Fail::new(
-            Kind::Internal,
-            format!("the write failed: {error}"),
-        )),
+        Ok((sink, batch, outcome)) => outcome.map(|()| (sink, batch)),
+        Err(error) => Err(Fail::new(Kind::Internal, format!("the write failed: {error}"))),
     }
 }
 
-/// The next batch, and whether the body ended.
-async fn gather<B>(body: &mut B) -> Outcome<(Vec<Bytes>, bool)>
+/// What is left of a body.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Rest {
+    Something,
+    Nothing,
+}
+
+/// Fills the batch. Frames are copied, not kept: whoever made them can use their memory for the next
+/// ones, which costs less than fresh memory for each.
+async fn gather<B>(body: &mut B, batch: &mut Vec<u8>) -> Outcome<Rest>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    let (mut batch, mut size) = (Vec::new(), 0);
-    while size < BATCH && batch.len() < MAX_PIECES {
+    while batch.len() < BATCH {
         match body.frame().await {
             Some(Ok(frame)) => {
-                if let Ok(data) = frame.into_data()
-                    && !data.is_empty()
-                {
-                    size += data.len();
-                    batch.push(data);
+                if let Ok(data) = frame.into_data() {
+                    batch.extend_from_slice(&data);
                 }
             }
             Some(Err(error)) => {
@@ -90,8 +90,8 @@ where
                     "the request body ended early: {error}"
                 )));
             }
-            None => return Ok((batch, true)),
+            None => return Ok(Rest::Nothing),
         }
     }
-    Ok((batch, false))
+    Ok(Rest::Something)
 }

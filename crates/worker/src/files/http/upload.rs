@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, IoSlice, Write as _};
+use std::io::Write as _;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use namzu_protocol::path_text;
 use rustix::fs::{Mode, XattrFlags};
@@ -206,26 +205,6 @@ impl Sink for Open {
         self.file
             .write_all(bytes)
             .map_err(|error| fail::io("write", &self.path, &error))
-    }
-
-    fn write_batch(&mut self, pieces: &[Bytes]) -> Outcome<()> {
-        let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
-        let mut rest = slices.as_mut_slice();
-        while !rest.is_empty() {
-            match self.file.write_vectored(rest) {
-                Ok(0) => {
-                    return Err(fail::io(
-                        "write",
-                        &self.path,
-                        &io::ErrorKind::WriteZero.into(),
-                    ));
-                }
-                Ok(written) => IoSlice::advance_slices(&mut rest, written),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(fail::io("write", &self.path, &error)),
-            }
-        }
-        Ok(())
     }
 }
 
