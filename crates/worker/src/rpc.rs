@@ -1,4 +1,8 @@
 //! Connect calls over HTTP: unary, server stream, client stream; JSON and binary proto.
+#![expect(
+    clippy::result_large_err,
+    reason = "a refusal is a whole response, made once a request"
+)]
 
 mod reply;
 

@@ -2,6 +2,10 @@
 //!
 //! The worker decides nothing here. `expose` dials the loopback inside; `reach` listens on it, and
 //! whoever connects is handed to a parked `accept`.
+#![expect(
+    clippy::result_large_err,
+    reason = "a refusal is a whole response, made once a request"
+)]
 
 use std::collections::HashMap;
 use std::io;

@@ -12,9 +12,11 @@ pub(crate) const HOST: u32 = libc::VMADDR_CID_HOST;
 
 const LENGTH: libc::socklen_t = {
     let length = size_of::<libc::sockaddr_vm>();
-    assert!(length < 256, "fits any integer");
-    length as libc::socklen_t
+    assert!(length == 16, "the kernel's");
+    16
 };
+
+const FAMILY: libc::sa_family_t = AddressFamily::VSOCK.as_raw();
 
 /// Listens on a port of every context id of this machine.
 pub(crate) fn bind(port: u32) -> io::Result<OwnedFd> {
@@ -22,7 +24,7 @@ pub(crate) fn bind(port: u32) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::VSOCK, SocketType::STREAM, flags, None)?;
     // SAFETY: an all-zero address is a valid one.
     let mut address: libc::sockaddr_vm = unsafe { mem::zeroed() };
-    address.svm_family = libc::AF_VSOCK as libc::sa_family_t;
+    address.svm_family = FAMILY;
     address.svm_cid = libc::VMADDR_CID_ANY;
     address.svm_port = port;
     // SAFETY: the address is this frame's and as long as said.

@@ -85,12 +85,12 @@ fn start(
 ) -> Result<Replies<wire::StartResponse>, Error> {
     let options = message.options.clone().unwrap_or_default();
     let capped = capped(&options)?;
-    let spec = spec(worker, headers, message, options)?;
+    let spec = spec(worker, headers, message, &options)?;
     let handle = worker.processes().start(spec)?;
     let replies = Told {
         start: Some(handle.process.pid),
         events: match capped {
-            Some((head, tail)) => Events::Capped(Capped::new(handle.events, head, tail)),
+            Some((head, tail)) => Events::Capped(Box::new(Capped::new(handle.events, head, tail))),
             None => Events::All(handle.events),
         },
         wrap: reply_to_start,
@@ -102,7 +102,7 @@ fn spec(
     worker: &Worker,
     headers: &HeaderMap,
     message: wire::StartRequest,
-    options: wire::StartOptions,
+    options: &wire::StartOptions,
 ) -> Result<StartSpec, Error> {
     let process = message.process.unwrap_or_default();
     let words = if options.argv.is_empty() {
@@ -381,7 +381,7 @@ impl From<StartError> for Error {
 
 enum Events {
     All(Subscription),
-    Capped(Capped),
+    Capped(Box<Capped>),
 }
 
 /// A command's events as replies of a stream: its start, its output, its end.

@@ -16,6 +16,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
 use libc::{c_char, c_int, c_void};
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 /// What a child starts with.
 #[derive(Debug)]
@@ -32,8 +33,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) stdio: [BorrowedFd<'a>; 3],
     /// Whether `stdio[0]` is a terminal that becomes the controlling one.
     pub(crate) terminal: bool,
-    /// `(RLIMIT_*, soft and hard value)`.
-    pub(crate) limits: &'a [(u32, u64)],
+    /// Resource limits, soft and hard alike.
+    pub(crate) limits: &'a [(Resource, u64)],
 }
 
 /// Why nothing was started.
@@ -112,7 +113,7 @@ struct Shared {
     cwd: *const c_char,
     stdio: [c_int; 3],
     terminal: bool,
-    limits: Vec<(u32, libc::rlimit)>,
+    limits: Vec<(Resource, u64)>,
     step: Step,
     errno: c_int,
 }
@@ -136,19 +137,7 @@ pub(crate) fn spawn(plan: &Plan<'_>) -> Result<libc::pid_t, Failure> {
         cwd: plan.cwd.as_ptr(),
         stdio: plan.stdio.each_ref().map(AsRawFd::as_raw_fd),
         terminal: plan.terminal,
-        limits: plan
-            .limits
-            .iter()
-            .map(|&(resource, value)| {
-                (
-                    resource,
-                    libc::rlimit {
-                        rlim_cur: value,
-                        rlim_max: value,
-                    },
-                )
-            })
-            .collect(),
+        limits: plan.limits.to_vec(),
         step: Step::Exec,
         errno: 0,
     };
@@ -211,8 +200,7 @@ extern "C" fn child(shared: *mut c_void) -> c_int {
     // touches it.
     let shared = unsafe { &mut *shared };
     let step = prepare_and_execute(shared);
-    // SAFETY: errno is this thread's own; the parent thread, which shares it, is suspended.
-    let errno = unsafe { *libc::__errno_location() };
+    let errno = errno();
     shared.step = step;
     shared.errno = if errno == 0 { libc::EIO } else { errno };
     // SAFETY: ends the child without running anything of the parent's.
@@ -250,9 +238,14 @@ fn prepare_and_execute(shared: &Shared) -> Step {
     if unsafe { libc::chdir(shared.cwd) } < 0 {
         return Step::Chdir;
     }
-    for (resource, limit) in &shared.limits {
-        // SAFETY: `limit` is valid; the type of the resource differs between C libraries.
-        if unsafe { libc::setrlimit(*resource as _, limit) } < 0 {
+    for (resource, value) in &shared.limits {
+        let limit = Rlimit {
+            current: Some(*value),
+            maximum: Some(*value),
+        };
+        // One system call without allocation.
+        if let Err(error) = setrlimit(*resource, limit) {
+            set_errno(error.raw_os_error());
             return Step::Limit;
         }
     }
@@ -265,21 +258,33 @@ fn prepare_and_execute(shared: &Shared) -> Step {
     for path in &shared.candidates {
         // SAFETY: the strings and the NULL-terminated arrays were prepared by the parent.
         unsafe { libc::execve(*path, shared.argv.as_ptr(), shared.envp.as_ptr()) };
-        // SAFETY: this thread's errno.
-        match unsafe { *libc::__errno_location() } {
+        match errno() {
             libc::ENOENT | libc::ENOTDIR => {}
             libc::EACCES => refused = true,
             _ => return Step::Exec,
         }
     }
     if refused {
-        // SAFETY: this thread's errno.
-        unsafe { *libc::__errno_location() = libc::EACCES };
+        set_errno(libc::EACCES);
     } else if shared.candidates.is_empty() {
-        // SAFETY: this thread's errno.
-        unsafe { *libc::__errno_location() = libc::ENOENT };
+        set_errno(libc::ENOENT);
     }
     Step::Exec
+}
+
+/// This thread's errno. The child shares it with the parent's thread, which is suspended.
+fn errno() -> c_int {
+    // SAFETY: always a valid place of this thread's own.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    unsafe { *place }
+}
+
+fn set_errno(value: c_int) {
+    // SAFETY: always a valid place of this thread's own.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    unsafe { *place = value };
 }
 
 /// All signals blocked, until dropped.

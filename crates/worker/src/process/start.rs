@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Resource;
 use rustix::pty::OpenptFlags;
 use rustix::termios::tcsetwinsize;
 use tokio::io::Interest;
@@ -200,7 +201,7 @@ fn failed(what: &str, error: Errno) -> StartError {
     }
 }
 
-fn limits(limits: Limits) -> Vec<(u32, u64)> {
+fn limits(limits: Limits) -> Vec<(Resource, u64)> {
     let Limits {
         cpu_seconds,
         address_space,
@@ -208,16 +209,15 @@ fn limits(limits: Limits) -> Vec<(u32, u64)> {
         open_files,
     } = limits;
     let limits = [
-        (libc::RLIMIT_CPU, cpu_seconds),
-        (libc::RLIMIT_AS, address_space),
-        (libc::RLIMIT_FSIZE, file_size),
-        (libc::RLIMIT_NOFILE, open_files),
+        (Resource::Cpu, cpu_seconds),
+        (Resource::As, address_space),
+        (Resource::Fsize, file_size),
+        (Resource::Nofile, open_files),
     ];
-    // The resource's type differs between C libraries, its values do not exceed a byte.
-    limits
+    let set = limits
         .into_iter()
-        .filter_map(|(resource, value)| Some((resource as u32, value?)))
-        .collect()
+        .filter_map(|(resource, value)| Some((resource, value?)));
+    set.collect()
 }
 
 fn cookie() -> String {

@@ -43,14 +43,6 @@ impl Subscription {
     }
 
     /// The next event, or `None` after the last.
-    ///
-    /// # Cancel safety
-    /// Dropping the future loses nothing.
-    pub(crate) async fn next(&mut self) -> Option<Event> {
-        std::future::poll_fn(|cx| self.poll_next(cx)).await
-    }
-
-    /// As [`next`](Self::next).
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         if self.done {
             return Poll::Ready(None);
