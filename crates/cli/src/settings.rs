@@ -108,7 +108,8 @@ pub(crate) fn spec(args: &SandboxArgs, host: &Host<'_>) -> Result<SandboxSpec, F
 
 fn workspace(mount: &Mount, host: &Host<'_>) -> Workspace {
     Workspace::Host {
-        path: host.cwd.join(&mount.path),
+        // Without the `.` of `-w .`; `..` is left to the kernel, as a link may stand before it.
+        path: host.cwd.join(&mount.path).components().collect(),
         access: mount.access,
     }
 }
@@ -296,7 +297,7 @@ mod tests {
     #[test]
     fn a_workdir_is_writable_unless_it_says_otherwise() {
         for (typed, path, access) in [
-            (".", "/here/.", Access::ReadWrite),
+            (".", "/here", Access::ReadWrite),
             ("/a:rw", "/a", Access::ReadWrite),
             ("/a:ro", "/a", Access::ReadOnly),
             ("/a:b", "/a:b", Access::ReadWrite),

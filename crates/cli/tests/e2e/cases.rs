@@ -165,11 +165,10 @@ fn plan(cli: &Cli) {
 }
 
 fn refused(cli: &Cli) {
-    // What neither can hold: a wall where there is none, and a disk limit on a directory of the
-    // host's own.
+    // What neither can hold: a wall where there is none, and a limit of time that nobody set.
     let flags: &[&str] = match cli.backend {
         "passthrough" => &["--egress", "deny-all"],
-        _ => &["--require", "disk"],
+        _ => &["--require", "wall_clock"],
     };
     for (verb, rest) in [("run", &["--", "echo", "ran"][..]), ("plan", &[])] {
         let out = cli.run(&[&[verb], flags, rest].concat()).ends(204);
