@@ -68,6 +68,8 @@ pub(crate) async fn collect(
         }
     });
     let ended = loop {
+        // Others get their turn, and the alarm its time, however fast the worker sends.
+        tokio::task::coop::consume_budget().await;
         let turn = poll_fn(|cx| {
             if stop.is_none() && cancel.is_some() && token.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Turn::Cancelled);

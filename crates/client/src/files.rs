@@ -32,6 +32,9 @@ const FILES: &str = "/files";
 /// Bytes reserved for a file before any of them came, whatever length the worker announces.
 const RESERVE: usize = 1 << 20;
 
+/// Bytes of one listing: as many entries as the wire allows, of ordinary length.
+const LIST_CAP: usize = 48 << 20;
+
 /// Bytes up to which a file to write is sent in one piece.
 const WHOLE: usize = 256 << 10;
 
@@ -165,13 +168,15 @@ impl<'a> Files<'a> {
             path: self.text(path.as_ref())?,
             depth: depth.max(1),
         };
+        let what = "list the directory";
         let answer: ListDirResponse = self
-            .rpc("list the directory", wire::LIST_DIR, &request)
+            .worker
+            .unary_up_to(Phase::Files, what, wire::LIST_DIR, &request, LIST_CAP)
             .await?;
         answer
             .entries
             .into_iter()
-            .map(|entry| entry_of("list the directory", Some(entry)))
+            .map(|entry| entry_of(what, Some(entry)))
             .collect()
     }
 

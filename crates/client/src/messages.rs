@@ -13,6 +13,9 @@ use crate::conn::{Body, Failure, Payload};
 use crate::fault;
 use crate::worker::{MESSAGE_CAP, Worker, rpc, with_oldest};
 
+/// Crumbs of a message that are put together before others get their turn.
+const AT_ONCE: usize = 256;
+
 /// A server stream that is under way. Dropping it tells the worker that nobody listens.
 #[derive(Debug)]
 pub(crate) struct Messages<M> {
@@ -69,7 +72,7 @@ impl<M: WireMessage> Messages<M> {
 
     /// The next message; `None` once the worker ended the stream in good order.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<M>, Broken>> {
-        loop {
+        for _ in 0..AT_ONCE {
             let frame = self
                 .decoder
                 .decode(&mut self.chunk)
@@ -100,6 +103,9 @@ impl<M: WireMessage> Messages<M> {
                 },
             }
         }
+        // A worker that sends crumbs must not hold the thread.
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// As [`Self::poll_next`]. Cancel safety: no message is lost.

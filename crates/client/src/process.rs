@@ -200,6 +200,10 @@ impl Process {
     ///
     /// A part may have been written.
     pub async fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.output.ended().is_some() {
+            let what = "the command has ended and takes no input";
+            return Err(Error::new(ErrorCode::NotFound, what).during(Phase::Exec));
+        }
         self.input.write(&self.worker, self.pid, bytes).await
     }
 
@@ -218,6 +222,10 @@ impl Process {
     ///
     /// `not_found` once it ended, `invalid_argument` when it has none.
     pub async fn resize(&mut self, size: PtySize) -> Result<()> {
+        if self.input.has_no_terminal() {
+            let what = "the command has no terminal to resize";
+            return Err(Error::new(ErrorCode::InvalidArgument, what).during(Phase::Exec));
+        }
         input::resize(&self.worker, self.pid, size).await
     }
 
@@ -287,7 +295,7 @@ impl Drop for Process {
             OnDrop::Kill => self.worker.kill_later(self.pid),
             // It lives on, with the input it was promised.
             OnDrop::Leave => {
-                if let Some(rest) = self.input.rest() {
+                if let Some(rest) = self.input.rest(&self.worker, self.pid) {
                     self.worker.chore(rest);
                 }
             }

@@ -246,10 +246,23 @@ impl Worker {
         path: &str,
         request: &Q,
     ) -> Result<A> {
+        self.unary_up_to(phase, what, path, request, MESSAGE_CAP)
+            .await
+    }
+
+    /// As [`Self::unary`], with a cap of its own for the answer.
+    pub(crate) async fn unary_up_to<Q: WireMessage, A: WireMessage>(
+        &self,
+        phase: Phase,
+        what: &str,
+        path: &str,
+        request: &Q,
+        cap: usize,
+    ) -> Result<A> {
         let call = rpc(path, ContentType::Unary(Codec::Proto));
         let body = Payload::Full(Codec::Proto.encode(request));
         let response = self.send(phase, what, call, body).await?;
-        self.read_unary(phase, what, response).await
+        self.read_unary(phase, what, response, cap).await
     }
 
     /// As [`Self::unary`], but the answer may take as long as it takes.
@@ -263,7 +276,7 @@ impl Worker {
         let call = rpc(path, ContentType::Unary(Codec::Proto));
         let body = Payload::Full(Codec::Proto.encode(request));
         match self.0.conn.send(call, body).await {
-            Ok(response) => self.read_unary(phase, what, response).await,
+            Ok(response) => self.read_unary(phase, what, response, MESSAGE_CAP).await,
             Err(failure) => Err(self.failed(phase, what, failure).await),
         }
     }
@@ -273,12 +286,13 @@ impl Worker {
         phase: Phase,
         what: &str,
         response: Response,
+        cap: usize,
     ) -> Result<A> {
         if response.status != StatusCode::OK {
             return Err(self.refusal_rpc(phase, what, response).await);
         }
         self.expect_type(phase, what, &response, ContentType::Unary(Codec::Proto))?;
-        let body = self.collect(phase, what, response, MESSAGE_CAP).await?;
+        let body = self.collect(phase, what, response, cap).await?;
         Codec::Proto
             .decode(body)
             .map_err(|err| fault::violation(what, err).during(phase))

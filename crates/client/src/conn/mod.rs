@@ -26,6 +26,9 @@ const HEADER_CAP: u32 = 64 << 10;
 /// Bytes read at once from the source of an upload.
 const UPLOAD_CHUNK: usize = 256 << 10;
 
+/// Of an answer that cannot know what it speaks of.
+const EARLY: &str = "success was answered before the request was sent whole";
+
 /// A connection, or a way to make them. Cloning is cheap and shares it.
 #[derive(Clone, Debug)]
 pub(crate) enum Conn {

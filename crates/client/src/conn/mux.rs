@@ -131,6 +131,9 @@ impl Mux {
             }
         };
         let answer = match early {
+            Some(Ok(answer)) if answer.status().is_success() => {
+                return Err(Failure::Violation(super::EARLY.into()));
+            }
             Some(answer) => answer,
             None => {
                 if !ends {

@@ -223,7 +223,13 @@ impl Pool {
         let mut uploading = true;
         poll_fn(|cx| {
             if let Poll::Ready(answer) = response.as_mut().poll(cx) {
-                return Poll::Ready(answer.map(respond));
+                let answer = answer.map(respond);
+                let early = uploading && answer.as_ref().is_ok_and(|a| a.status.is_success());
+                return Poll::Ready(if early {
+                    Err(Failure::Violation(super::EARLY.into()))
+                } else {
+                    answer
+                });
             }
             if uploading && let Poll::Ready(done) = upload.as_mut().poll(cx) {
                 done?;

@@ -121,13 +121,36 @@ impl Input {
         }
     }
 
+    /// Whether it is known that the command has no terminal.
+    pub(super) const fn has_no_terminal(&self) -> bool {
+        !matches!(self.sink, Sink::Pty | Sink::Unknown)
+    }
+
     /// What is left of the bytes of the request, for whoever goes on with them.
-    pub(super) fn rest(&mut self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
-        match self.feeding.take()? {
-            Feeding::Call(call) => Some(call.into_inner().unwrap_or_else(PoisonError::into_inner)),
+    pub(super) fn rest(
+        &mut self,
+        worker: &Worker,
+        pid: u32,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let call = match self.feeding.take()? {
+            Feeding::Call(call) => call.into_inner().unwrap_or_else(PoisonError::into_inner),
             // A pipe ends with its handle.
-            Feeding::Pipe(_) => None,
-        }
+            Feeding::Pipe(_) => return None,
+        };
+        // Only the connection: holding the worker would keep it alive.
+        let (conn, ends) = (worker.conn().clone(), self.ends);
+        Some(async move {
+            call.await;
+            if ends {
+                let call = rpc(wire::CLOSE_STDIN, ContentType::Unary(Codec::Proto));
+                let request = CloseStdinRequest {
+                    process: Some(ProcessSelector::pid(pid)),
+                };
+                let body = Payload::Full(Codec::Proto.encode(&request));
+                // It may have ended by itself.
+                let _ = conn.send(call, body).await;
+            }
+        })
     }
 
     /// Goes on with the bytes of the request. That the command does not want them is no failure:
@@ -226,6 +249,12 @@ impl Input {
     }
 
     pub(super) async fn close(&mut self, worker: &Worker, pid: u32) -> Result<()> {
+        if self.feeding.is_some() && matches!(self.sink, Sink::Pipe(_) | Sink::Stdin) {
+            // Not waited for: the command may write before it has read everything, and whoever
+            // calls this is the one who reads what it writes.
+            self.ends = true;
+            return Ok(());
+        }
         self.fed(worker, pid).await;
         match self.sink {
             Sink::Closed => Ok(()),

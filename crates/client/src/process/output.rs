@@ -9,7 +9,7 @@ use namzu_core::{Error, ErrorCode, Phase, Result};
 use namzu_protocol::process::data_event::Output as Printed;
 use namzu_protocol::process::process_event::Event as WireEvent;
 use namzu_protocol::process::{ConnectResponse, DataEvent, ProcessEvent, StartResponse};
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::wire::{Carrier, End, end};
 use super::{Cursor, Event, Stream};
@@ -20,6 +20,9 @@ use crate::worker::Worker;
 /// How long pipes that somebody inherited are kept open after the command's end, and how long the
 /// event stream may stay open.
 const GRACE: Duration = Duration::from_millis(250);
+
+/// Messages without an event that are passed over before others get their turn.
+const AT_ONCE: usize = 64;
 
 /// The event stream of a command we started, or attached to.
 #[derive(Debug)]
@@ -71,6 +74,9 @@ pub(super) struct Output {
     /// Comes after what was skipped before it.
     held: Option<Event>,
     end: Option<End>,
+    /// When what is still open after the end is closed.
+    close_at: Option<Instant>,
+    /// Rings at that time, where it is waited for.
     grace: Option<Pin<Box<Sleep>>>,
     /// Everything was given out.
     done: bool,
@@ -86,6 +92,7 @@ impl Output {
             cursor,
             held: None,
             end: None,
+            close_at: None,
             grace: None,
             done: false,
         }
@@ -115,12 +122,18 @@ impl Output {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Event>, Broken>> {
-        loop {
+        for _ in 0..AT_ONCE {
             if let Some(event) = self.held.take() {
                 return Poll::Ready(Ok(Some(self.count(event))));
             }
             if self.done {
                 return Poll::Ready(Ok(None));
+            }
+            // Even from pipes that are kept full: by then nothing in them is the command's.
+            if self.close_at.is_some_and(|at| at <= Instant::now())
+                && self.pipes.as_ref().is_some_and(Pipes::drained)
+            {
+                self.pipes = None;
             }
             if let Some(pipes) = &mut self.pipes {
                 match pipes.poll_next(cx) {
@@ -160,9 +173,8 @@ impl Output {
                 return Poll::Pending;
             };
             if !(self.closed && self.pipes.is_none()) {
-                let grace = self
-                    .grace
-                    .get_or_insert_with(|| Box::pin(tokio::time::sleep(GRACE)));
+                let at = *self.close_at.get_or_insert_with(|| Instant::now() + GRACE);
+                let grace = self.grace.get_or_insert_with(|| Box::pin(sleep_until(at)));
                 ready!(grace.as_mut().poll(cx));
                 // What the command itself wrote is read, however slow the reader is.
                 if self.pipes.as_ref().is_some_and(|pipes| !pipes.drained()) {
@@ -173,6 +185,9 @@ impl Output {
             self.done = true;
             return Poll::Ready(Ok(Some(Event::End(end.ended))));
         }
+        // A worker that sends nothing but keep-alives must not hold the thread.
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// Takes in one message of the event stream; `None` when it is nothing to give out.
@@ -196,6 +211,7 @@ impl Output {
             Some(WireEvent::Data(data)) => Ok(self.take_data(data)),
             Some(WireEvent::End(last)) => {
                 self.end = Some(end(&last));
+                self.close_at = Some(Instant::now() + GRACE);
                 if let Some(pipes) = &mut self.pipes {
                     pipes.command_ended();
                 }

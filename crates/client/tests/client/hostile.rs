@@ -1,6 +1,7 @@
 //! A worker that was taken over: whatever it sends is an error in bounded memory, never a panic.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use namzu_client::ExecRequest;
@@ -151,6 +152,47 @@ async fn a_refusal_without_end_is_a_violation() {
         None
     });
     assert_eq!(err.await.code(), BROKEN);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn endless_keep_alives_do_not_hold_off_a_cancellation() {
+    let killed = Arc::new(AtomicBool::new(false));
+    let backend = FakeBackend::new(move |call| {
+        let killed = Arc::clone(&killed);
+        async move {
+            if call.path != namzu_protocol::process::START {
+                killed.store(true, Ordering::SeqCst);
+                return;
+            }
+            let mut script = call.started(1);
+            while !killed.load(Ordering::SeqCst) {
+                let nothing = namzu_protocol::process::KeepAlive {};
+                script.event(process_event::Event::Keepalive(nothing));
+                tokio::task::yield_now().await;
+            }
+            script.end(0, EndInfo::default());
+            script.close();
+            script.reset().await;
+        }
+    });
+    let sandbox = backend.sandbox().await;
+    let cancel = namzu_client::CancellationToken::new();
+    let exec = sandbox.exec_cancellable(ExecRequest::new(["x"]), &cancel);
+    let (done, ()) = tokio::join!(exec, async {
+        tokio::task::yield_now().await;
+        cancel.cancel();
+    });
+    assert_eq!(done.unwrap_err().code(), ErrorCode::Cancelled);
+}
+
+#[tokio::test]
+async fn success_before_the_whole_was_sent_is_a_violation() {
+    let backend =
+        FakeBackend::new(|call| async move { call.answer(200, "application/json", "[]") });
+    let sandbox = backend.sandbox().await;
+    let (_open, source) = tokio::io::duplex(64);
+    let err = sandbox.files().write_from("/x", source).await.unwrap_err();
+    assert_eq!(err.code(), BROKEN);
 }
 
 /// What reading and looking at a file give when the worker answers everything with `body`.
