@@ -317,7 +317,7 @@ async fn the_worker_cannot_be_looked_into(bench: Arc<Bench>) -> Verdict {
                 &["vm_read", pid],
                 &["read", &at("mem")],
                 &["read", &at("environ")],
-                &["listdir", &at("fd")],
+                &["peek", pid],
                 &["read", &at("maps")],
             ],
         )

@@ -206,19 +206,18 @@ async fn a_killed_host_process_leaves_no_trace(bench: Arc<Bench>) -> Verdict {
 async fn a_killed_worker_is_a_lost_sandbox(bench: Arc<Bench>) -> Verdict {
     let (sandbox, name) = inhabited(&bench, "headless").await?;
     // The worker is the parent of the command: so much the host can see of any of them.
-    let oldest = host::marked(&name)?
-        .into_iter()
+    let marked = host::marked(&name)?;
+    let worker = marked
+        .iter()
         .filter_map(|pid| {
             let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
             let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
-            let parent: u32 = parent.trim().parse().ok()?;
-            let name = std::fs::read_to_string(format!("/proc/{parent}/comm")).ok()?;
-            name.contains("worker").then_some(parent)
+            parent.trim().parse::<u32>().ok()
         })
-        .next()
+        .find(|parent| !marked.contains(parent))
         .ok_or_else(|| Failure::new("no worker is the parent of a command"))?;
     let killed = namzu_core::spawn::command("/bin/sh")
-        .args(["-c", &format!("kill -9 {oldest}")])
+        .args(["-c", &format!("kill -9 {worker}")])
         .status()
         .await?;
     ensure!(killed.success(), "the worker could not be killed");

@@ -251,6 +251,11 @@ def create(path):
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
 
 
+def peek(pid):
+    """What the descriptors of another process are; their mere number is no secret."""
+    print(*(os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")))
+
+
 def listdir(path):
     print(len(os.listdir(path)))
 

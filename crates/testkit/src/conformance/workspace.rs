@@ -111,11 +111,14 @@ async fn a_path_that_is_not_there_is_refused(bench: Arc<Bench>) -> Verdict {
     let place = host::scratch("absent")?;
     let file = place.join("file");
     std::fs::write(&file, "x")?;
-    for path in [place.join("absent"), file, PathBuf::from("relative/path")] {
+    for (path, code) in [
+        (place.join("absent"), ErrorCode::ConfigInvalid),
+        (file, ErrorCode::ConfigInvalid),
+        (PathBuf::from("relative/path"), ErrorCode::InvalidArgument),
+    ] {
         let what = path.display().to_string();
         let asked = spec(|s| s.workspace = host_directory(path, Access::ReadWrite));
-        let planned = bench.provider.plan(&asked).await;
-        refused_with(planned, ErrorCode::ConfigInvalid, &what)?;
+        refused_with(bench.provider.plan(&asked).await, code, &what)?;
     }
     Ok(())
 }

@@ -43,7 +43,7 @@ faults! {
     StartsNothingQuietly => "exec::what_cannot_start_is_command_not_started";
     /// A command may run for ever.
     IgnoresTimeout => "exec::a_timeout_ends_the_command_and_keeps_its_output";
-    /// Whoever hangs up leaves the command running.
+    /// Whoever hangs up leaves the command running, and kills are ignored.
     LeavesDroppedCommands => "exec::dropping_the_call_kills_the_tree";
     /// Standard error comes on standard output.
     MixesStreams => "output::the_two_streams_are_apart";
@@ -61,7 +61,7 @@ faults! {
     HidesLostOutput => "processes::a_cursor_too_old_is_expired";
     /// Every signal is SIGKILL.
     KnowsOneSignal => "processes::a_signal_reaches_the_command";
-    /// A range has one byte too many.
+    /// A range lacks its first byte.
     CountsRangesWrong => "files::ranges_are_exact";
     /// Writing over a longer file leaves its end.
     KeepsOldContent => "files::parents_are_made_and_old_content_is_cut";

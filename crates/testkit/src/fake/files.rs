@@ -69,11 +69,12 @@ fn part(machine: &Machine, bytes: &[u8], range: &str) -> Response<Body> {
         }
         return response;
     }
-    let mut last = to.unwrap_or(len - 1).min(len - 1);
-    if machine.has(Fault::CountsRangesWrong) {
-        last = (last + 1).min(len - 1);
-    }
-    let last = last.max(from);
+    let last = to.unwrap_or(len - 1).min(len - 1).max(from);
+    let from = if machine.has(Fault::CountsRangesWrong) {
+        last.min(from + 1)
+    } else {
+        from
+    };
     let mut response = respond(206, BYTES, bytes[from..=last].to_vec());
     *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     if let Ok(value) = HeaderValue::from_str(&format!("bytes {from}-{last}/{len}")) {

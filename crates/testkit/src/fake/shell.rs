@@ -52,14 +52,12 @@ pub(crate) fn start(
         env.extend(config.envs.clone());
     }
     let cwd = absolute(config.cwd.as_deref().unwrap_or(WORKSPACE), WORKSPACE);
-    let not_found = |what: &str| {
-        Refusal::new(Code::NotFound, format!("cannot start: no such {what}"))
-    };
     if !matches!(machine.files().get(&cwd), Ok(Node::Directory)) {
-        return Err(not_found("directory"));
+        let why = format!("there is no directory {cwd}");
+        return Err(Refusal::new(Code::InvalidArgument, why));
     }
     if !machine.has(Fault::StartsNothingQuietly) && !is_program(&argv) {
-        return Err(not_found("program"));
+        return Err(Refusal::new(Code::NotFound, "there is no such program"));
     }
     let process = Process::new(
         machine.fresh_pid(),
