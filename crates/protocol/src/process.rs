@@ -165,11 +165,17 @@ impl ProcessSelector {
     }
 }
 
-/// Asks for all processes.
+/// Asks for the running processes.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message, Serialize, Deserialize)]
-pub struct ListRequest {}
+#[serde(default)]
+pub struct ListRequest {
+    /// Ours: those that ended lately too.
+    #[prost(bool, tag = "1000")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ended: bool,
+}
 
-/// All processes, those that ended lately among them when they carry a [`ProcessState`].
+/// The processes; ended ones carry their end in [`ProcessState`].
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ListResponse {

@@ -199,7 +199,7 @@ pub(crate) async fn attach(worker: &Worker, selector: Selector, cursor: Cursor) 
 pub(crate) async fn list(worker: &Worker) -> Result<Vec<ProcessInfo>> {
     let what = "list the commands";
     let answer: ListResponse = worker
-        .unary(Phase::Exec, what, wire::LIST, &ListRequest {})
+        .unary(Phase::Exec, what, wire::LIST, &ListRequest { ended: true })
         .await?;
     Ok(answer.processes.into_iter().map(info).collect())
 }

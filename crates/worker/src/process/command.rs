@@ -82,6 +82,8 @@ pub(crate) struct Reaped {
     pub(crate) system: std::time::Duration,
     pub(crate) max_rss: u64,
     pub(crate) at: Instant,
+    /// The same moment in the kernel's ticks since boot: from then on its number may be reused.
+    pub(crate) ticks: u64,
 }
 
 /// Why input was not taken.
@@ -325,6 +327,10 @@ impl Process {
 
     /// Signals the leader's group; whether there was anybody in it.
     pub(crate) fn signal_group(&self, signal: Signal) -> bool {
+        if self.state().reaped.is_some() {
+            // The number of the group may be somebody else's by now; the tree knows them apart.
+            return self.signal_tree(signal) > 0;
+        }
         rustix::process::Pid::from_raw(self.pid)
             .is_some_and(|group| rustix::process::kill_process_group(group, signal).is_ok())
     }
@@ -341,6 +347,7 @@ impl Process {
         Target::Command {
             leader: self.pid,
             cookie: &self.cookie,
+            reaped: self.state().reaped.map(|reaped| reaped.ticks),
         }
     }
 

@@ -55,10 +55,9 @@ pub(crate) async fn handle(worker: Arc<Worker>, request: Request) -> Response {
             rpc::server_stream(request, || reply_to_connect(keepalive()), connect).await
         }
         wire::LIST => {
-            rpc::unary(
-                request,
-                |wire::ListRequest {}| async move { Ok(list(worker)) },
-            )
+            rpc::unary(request, |request: wire::ListRequest| async move {
+                Ok(list(worker, request.ended))
+            })
             .await
         }
         wire::UPDATE => rpc::unary(request, |message| async move { update(worker, message) }).await,
@@ -211,10 +210,14 @@ fn expired(oldest: PerStream) -> Error {
     error
 }
 
-fn list(worker: &Worker) -> wire::ListResponse {
+/// envd lists what runs; our own client also asks for what ended lately.
+fn list(worker: &Worker, ended: bool) -> wire::ListResponse {
     let processes = worker.processes().list();
+    let wanted = processes
+        .iter()
+        .filter(|process| ended || process.exit().is_none());
     wire::ListResponse {
-        processes: processes.iter().map(|process| info(process)).collect(),
+        processes: wanted.map(|process| info(process)).collect(),
     }
 }
 

@@ -33,8 +33,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) stdio: [BorrowedFd<'a>; 3],
     /// Whether `stdio[0]` is a terminal that becomes the controlling one.
     pub(crate) terminal: bool,
-    /// Resource limits, soft and hard alike.
-    pub(crate) limits: &'a [(Resource, u64)],
+    /// Resource limits.
+    pub(crate) limits: &'a [(Resource, Rlimit)],
 }
 
 /// Why nothing was started.
@@ -113,7 +113,7 @@ struct Shared {
     cwd: *const c_char,
     stdio: [c_int; 3],
     terminal: bool,
-    limits: Vec<(Resource, u64)>,
+    limits: Vec<(Resource, Rlimit)>,
     step: Step,
     errno: c_int,
 }
@@ -238,13 +238,9 @@ fn prepare_and_execute(shared: &Shared) -> Step {
     if unsafe { libc::chdir(shared.cwd) } < 0 {
         return Step::Chdir;
     }
-    for (resource, value) in &shared.limits {
-        let limit = Rlimit {
-            current: Some(*value),
-            maximum: Some(*value),
-        };
+    for (resource, limit) in &shared.limits {
         // One system call without allocation.
-        if let Err(error) = setrlimit(*resource, limit) {
+        if let Err(error) = setrlimit(*resource, *limit) {
             set_errno(error.raw_os_error());
             return Step::Limit;
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::Resource;
+use rustix::process::{Resource, Rlimit};
 use rustix::pty::OpenptFlags;
 use rustix::termios::tcsetwinsize;
 use tokio::io::Interest;
@@ -50,7 +50,11 @@ struct Ours {
     sources: Vec<Source>,
 }
 
-pub(super) fn start(config: &Config, spec: StartSpec) -> Result<Starting, StartError> {
+pub(super) fn start(
+    config: &Config,
+    open_files: Rlimit,
+    spec: StartSpec,
+) -> Result<Starting, StartError> {
     let program = spec
         .argv
         .first()
@@ -65,7 +69,7 @@ pub(super) fn start(config: &Config, spec: StartSpec) -> Result<Starting, StartE
     let cwd_text = cwd.display().to_string();
     let cwd = CString::new(cwd.as_os_str().as_bytes())
         .map_err(|_| StartError::Invalid("the working directory holds a NUL byte".into()))?;
-    let limits = limits(spec.limits);
+    let limits = limits(spec.limits, open_files);
     let has_terminal = spec.pty.is_some();
     let (ours, theirs) = match spec.pty {
         Some(size) => terminal(size)?,
@@ -201,22 +205,31 @@ fn failed(what: &str, error: Errno) -> StartError {
     }
 }
 
-fn limits(limits: Limits) -> Vec<(Resource, u64)> {
+/// What is asked for, soft and hard alike. The worker has raised its own number of open files,
+/// which is not for commands: they get `open_files` where nothing is asked for.
+fn limits(limits: Limits, open_files: Rlimit) -> Vec<(Resource, Rlimit)> {
+    let both = |value| Rlimit {
+        current: Some(value),
+        maximum: Some(value),
+    };
     let Limits {
         cpu_seconds,
         address_space,
         file_size,
-        open_files,
+        open_files: wanted_files,
     } = limits;
     let limits = [
-        (Resource::Cpu, cpu_seconds),
-        (Resource::As, address_space),
-        (Resource::Fsize, file_size),
-        (Resource::Nofile, open_files),
+        (Resource::Cpu, cpu_seconds.map(both)),
+        (Resource::As, address_space.map(both)),
+        (Resource::Fsize, file_size.map(both)),
+        (
+            Resource::Nofile,
+            wanted_files.map(both).or(Some(open_files)),
+        ),
     ];
     let set = limits
         .into_iter()
-        .filter_map(|(resource, value)| Some((resource, value?)));
+        .filter_map(|(resource, limit)| Some((resource, limit?)));
     set.collect()
 }
 

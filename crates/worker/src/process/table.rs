@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -35,6 +35,8 @@ pub(crate) enum Selector {
 #[derive(Debug)]
 pub(crate) struct Table {
     config: Arc<Config>,
+    /// What commands may have open: the worker's own limit before it was raised.
+    open_files: Rlimit,
     shared: Arc<Shared>,
 }
 
@@ -72,6 +74,7 @@ impl Table {
         };
         Self {
             config,
+            open_files: raise_open_files(),
             shared: Arc::new(Shared {
                 state: Mutex::new(state),
                 ended: Notify::new(),
@@ -84,7 +87,7 @@ impl Table {
     /// # Errors
     /// Nothing was started then.
     pub(crate) fn start(&self, spec: StartSpec) -> Result<Handle, StartError> {
-        let mut starting = start::start(&self.config, spec)?;
+        let mut starting = start::start(&self.config, self.open_files, spec)?;
         let pump = starting.pump(Arc::clone(&self.shared));
         let process = Arc::clone(&starting.handle.process);
         {
@@ -140,6 +143,7 @@ impl Table {
                 system: child.system,
                 max_rss: child.max_rss,
                 at: Instant::now(),
+                ticks: tree::ticks_since_boot(),
             });
         }
     }
@@ -168,6 +172,18 @@ impl Table {
             }
         }
     }
+}
+
+/// Every command costs the worker some descriptors; returns the limit as it was.
+fn raise_open_files() -> Rlimit {
+    let before = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: before.maximum,
+        ..before
+    };
+    // Without it fewer commands fit, and one too many says so.
+    let _ = setrlimit(Resource::Nofile, raised);
+    before
 }
 
 impl Shared {

@@ -1,7 +1,9 @@
 //! Finding and killing every process of a command, wherever it hid.
 //!
 //! A process belongs to a command when it descends from its leader, or is in its session or
-//! group, or carries its cookie, or descends from one that does. A process that drops the cookie
+//! group, or carries its cookie, or descends from one that does. Once the leader is reaped its number
+//! may be given to a stranger, so a session or group then counts only for processes that are older
+//! than that moment. A process that drops the cookie
 //! from its environment *and* leaves the session *and* outlives its parents is out of reach here;
 //! the end of the worker still reaches it ([`Target::Everything`]).
 
@@ -23,6 +25,8 @@ pub(crate) enum Target<'a> {
         leader: i32,
         /// The value of its cookie.
         cookie: &'a str,
+        /// When the leader was reaped, if it was, in the kernel's ticks since boot.
+        reaped: Option<u64>,
     },
     /// Every process below the worker; every process there is when the worker is PID 1.
     Everything,
@@ -91,6 +95,10 @@ fn proc_is_ours() -> bool {
 
 fn signal_group(target: Target<'_>, signal: Signal) -> usize {
     match target {
+        // A number that may be a stranger's is not signalled.
+        Target::Command {
+            reaped: Some(_), ..
+        } => 0,
         Target::Command { leader, .. } => usize::from(
             Pid::from_raw(leader).is_some_and(|group| kill_process_group(group, signal).is_ok()),
         ),
@@ -107,6 +115,17 @@ struct Stat {
     parent: i32,
     group: i32,
     session: i32,
+    /// In the kernel's ticks since boot.
+    started: u64,
+}
+
+/// Now, on the clock of [`Stat::started`].
+pub(crate) fn ticks_since_boot() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let per_second = rustix::param::clock_ticks_per_second();
+    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+    let nanos = u64::try_from(now.tv_nsec).unwrap_or_default();
+    seconds * per_second + nanos * per_second / 1_000_000_000
 }
 
 /// The living processes of `target`, never the worker itself and never PID 1.
@@ -120,13 +139,16 @@ fn members(target: Target<'_>) -> Vec<i32> {
             .filter(|stat| stat.parent == own)
             .map(|stat| stat.pid)
             .collect(),
-        Target::Command { leader, cookie } => all
+        Target::Command {
+            leader,
+            cookie,
+            reaped,
+        } => all
             .iter()
             .filter(|stat| {
-                stat.pid == leader
-                    || stat.group == leader
-                    || stat.session == leader
-                    || carries(stat.pid, cookie)
+                let numbered = [stat.pid, stat.group, stat.session].contains(&leader);
+                let older = reaped.is_none_or(|moment| stat.started <= moment);
+                (numbered && older) || carries(stat.pid, cookie)
             })
             .map(|stat| stat.pid)
             .collect(),
@@ -167,14 +189,17 @@ fn parse(pid: i32, stat: &[u8]) -> Option<Stat> {
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?;
     let mut number = || fields.next()?.parse().ok();
-    let stat = Stat {
-        pid,
-        parent: number()?,
-        group: number()?,
-        session: number()?,
-    };
+    let [parent, group, session] = [number()?, number()?, number()?];
     // A process whose first thread has ended looks like a zombie while the others run on.
     let threads: u64 = fields.nth(13)?.parse().ok()?;
+    let started = fields.nth(1)?.parse().ok()?;
+    let stat = Stat {
+        pid,
+        parent,
+        group,
+        session,
+        started,
+    };
     let dead = state == "X" || (state == "Z" && threads <= 1);
     (!dead).then_some(stat)
 }
@@ -223,17 +248,27 @@ mod tests {
 
     #[test]
     fn a_name_full_of_parentheses_hides_nothing() {
-        let stat = parse(7, b"7 (a) Z 1 (b)) S 3 4 5 0 -1 0 0 0 0 0 0 0 0 0 0 0 1 0").unwrap();
+        let stat = parse(
+            7,
+            b"7 (a) Z 1 (b)) S 3 4 5 0 -1 0 0 0 0 0 0 0 0 0 0 0 1 0 99",
+        )
+        .unwrap();
         assert_eq!(
-            (stat.pid, stat.parent, stat.group, stat.session),
-            (7, 3, 4, 5)
+            (
+                stat.pid,
+                stat.parent,
+                stat.group,
+                stat.session,
+                stat.started
+            ),
+            (7, 3, 4, 5, 99)
         );
     }
 
     #[test]
     fn zombies_and_garbage_are_nobody() {
-        assert!(parse(7, b"7 (a) Z 3 4 5 0 -1 0 0 0 0 0 0 0 0 0 0 0 1 0").is_none());
-        assert!(parse(7, b"7 (a) Z 3 4 5 0 -1 0 0 0 0 0 0 0 0 0 0 0 2 0").is_some());
+        assert!(parse(7, b"7 (a) Z 3 4 5 0 -1 0 0 0 0 0 0 0 0 0 0 0 1 0 99").is_none());
+        assert!(parse(7, b"7 (a) Z 3 4 5 0 -1 0 0 0 0 0 0 0 0 0 0 0 2 0 99").is_some());
         assert!(parse(7, b"7 (a) S 3").is_none());
         assert!(parse(7, b"").is_none());
         assert!(parse(7, b"7 (a)\xff\xff 1 2 3").is_none());
@@ -246,9 +281,28 @@ mod tests {
         assert!(
             !members(Target::Command {
                 leader: own,
-                cookie: "none"
+                cookie: "none",
+                reaped: None
             })
             .contains(&own)
         );
+    }
+
+    #[test]
+    fn a_stranger_with_the_number_of_a_reaped_leader_is_spared() {
+        let stranger = scan()
+            .into_iter()
+            .find(|stat| stat.pid == getpid().as_raw_nonzero().get())
+            .unwrap();
+        // Some older process of the same session stands for the leader whose number was reused.
+        let target = |reaped| Target::Command {
+            leader: stranger.session,
+            cookie: "none",
+            reaped,
+        };
+        assert!(stranger.started <= ticks_since_boot());
+        let spared = members(target(Some(0)));
+        assert!(!spared.contains(&stranger.session), "{spared:?}");
+        assert_eq!(spared, Vec::<i32>::new());
     }
 }
