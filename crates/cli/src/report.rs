@@ -34,6 +34,9 @@ pub(crate) struct Report {
     error: Option<Value>,
     /// The exit code of this program.
     exit_code: u8,
+    /// The command left standard error within a line: what is said next starts one of its own.
+    #[serde(skip)]
+    pub(crate) midline: bool,
 }
 
 /// Creates the file of the report before anything is started, so that a path that cannot be
@@ -83,6 +86,9 @@ impl Report {
         if let Some(mut file) = file {
             file.write_all(format!("{text}\n").as_bytes())
                 .map_err(|err| local("writing the report", err))?;
+        }
+        if self.midline && (out.json || outcome.is_err()) {
+            out.note("");
         }
         if out.json {
             out.note(text);

@@ -25,6 +25,8 @@ const KILL: Duration = Duration::from_secs(5);
 
 /// Runs `command` to its end or until a signal, which kills it and everything it started.
 ///
+/// `midline` says afterwards whether the command left standard error within a line.
+///
 /// # Errors
 ///
 /// Whatever is not the command's own end: it did not start, ran too long, ran out of memory, its
@@ -34,6 +36,7 @@ pub(crate) async fn run(
     command: &Command,
     signals: &mut Signals,
     out: Output,
+    midline: &mut bool,
 ) -> Result<Ended, Failure> {
     let mut request = command.request.clone();
     if command.stdin {
@@ -44,7 +47,9 @@ pub(crate) async fn run(
         request.pty = Some(terminal::size());
     }
     let mut process = signals.unless(sandbox.spawn(request)).await?;
-    let ended = signals.unless(join(&mut process, command, out)).await;
+    let ended = signals
+        .unless(join(&mut process, command, out, midline))
+        .await;
     if ended.is_err() {
         // Said rather than left to the drop: this program may be gone before a drop gets through.
         let _ = tokio::time::timeout(KILL, process.kill()).await;
@@ -77,7 +82,12 @@ fn judge(ended: &Ended, command: &Command) -> Result<(), Error> {
 }
 
 /// Carries bytes both ways until the command ends.
-async fn join(process: &mut Process, command: &Command, out: Output) -> Result<Ended, Error> {
+async fn join(
+    process: &mut Process,
+    command: &Command,
+    out: Output,
+    midline: &mut bool,
+) -> Result<Ended, Error> {
     // Raw only now that there is a terminal inside that the keys can go to. Given back when this
     // future is dropped, too.
     let raw = command.tty.then(terminal::Raw::enter).transpose();
@@ -89,7 +99,7 @@ async fn join(process: &mut Process, command: &Command, out: Output) -> Result<E
         .map_err(|err| local("reading standard input", err))?;
     let feed = feed(process.take_stdin(), input, command.tty);
     tokio::select! {
-        ended = drain(process, command.tty, out) => ended,
+        ended = drain(process, command.tty, out, midline) => ended,
         never = async { feed.await; pending().await } => never,
     }
 }
@@ -111,7 +121,12 @@ async fn feed(mut stdin: Stdin, input: Option<mpsc::Receiver<Bytes>>, tty: bool)
 }
 
 /// Passes the command's output on until it ends.
-async fn drain(process: &mut Process, tty: bool, out: Output) -> Result<Ended, Error> {
+async fn drain(
+    process: &mut Process,
+    tty: bool,
+    out: Output,
+    midline: &mut bool,
+) -> Result<Ended, Error> {
     let mut stdout = Writer::stdout();
     // One queue for one place, so that what is seen there is in the order it came.
     let mut stderr = (!stdio::is_shared()).then(Writer::stderr);
@@ -132,10 +147,13 @@ async fn drain(process: &mut Process, tty: bool, out: Output) -> Result<Ended, E
             Some(Event::Stdout(bytes) | Event::Pty(bytes)) => {
                 (Stream::Stdout, stdout.send(bytes).await)
             }
-            Some(Event::Stderr(bytes)) => match &mut stderr {
-                Some(stderr) => (Stream::Stderr, stderr.send(bytes).await),
-                None => (Stream::Stdout, stdout.send(bytes).await),
-            },
+            Some(Event::Stderr(bytes)) => {
+                *midline = bytes.last().is_some_and(|byte| *byte != b'\n');
+                match &mut stderr {
+                    Some(stderr) => (Stream::Stderr, stderr.send(bytes).await),
+                    None => (Stream::Stdout, stdout.send(bytes).await),
+                }
+            }
             Some(Event::Skipped { stream: _, bytes }) => {
                 out.warn(format_args!("{bytes} bytes of output were lost"));
                 continue;

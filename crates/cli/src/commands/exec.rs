@@ -26,7 +26,14 @@ pub(crate) async fn inside(
     let outcome = async {
         let sandbox = cx.connect(id).await?;
         report.sandbox(&sandbox);
-        let ended = session::run(&sandbox, command, &mut cx.signals, cx.out).await?;
+        let ended = session::run(
+            &sandbox,
+            command,
+            &mut cx.signals,
+            cx.out,
+            &mut report.midline,
+        )
+        .await?;
         report.ended(&ended);
         Ok(exit::of_status(ended.status))
     }

@@ -42,7 +42,14 @@ pub(crate) async fn fresh(
         let sandbox = cx.signals.unless(provider.create(spec)).await?;
         report.sandbox(&sandbox);
         show_receipt(cx, &sandbox, receipt);
-        let ended = session::run(&sandbox, command, &mut cx.signals, cx.out).await;
+        let ended = session::run(
+            &sandbox,
+            command,
+            &mut cx.signals,
+            cx.out,
+            &mut report.midline,
+        )
+        .await;
         let destroyed = teardown::destroy(&sandbox).await;
         let ended = match (ended, destroyed) {
             (Ok(ended), Ok(())) => ended,

@@ -97,6 +97,12 @@ fn json(cli: &Cli) {
     assert_eq!(report["exitCode"], 3);
     assert!(report["receipt"]["controls"]["network"]["strength"].is_string());
     assert!(report["usage"]["durationMs"].is_number());
+    let script = "printf 'no end of line' >&2";
+    let out = cli
+        .run(&["run", "--json", "--", "sh", "-c", script])
+        .ends(0);
+    assert!(out.stderr.starts_with("no end of line\n"), "{}", out.stderr);
+    assert_eq!(out.report()["exitCode"], 0);
     let report = cli
         .run(&["run", "--json", "--", "no-such-program"])
         .ends(209)
