@@ -28,8 +28,8 @@ use crate::http::{self as web, Request, Response};
 use crate::worker::Worker;
 
 pub(crate) use fail::{Fail, Kind, Outcome, io as io_fail};
-pub(crate) use jail::{Access, Jail, Last, Parents};
-pub(crate) use state::{Files, confined};
+pub(crate) use jail::{Access, Last, Parents};
+pub(crate) use state::Files;
 pub(crate) use stop::blocking;
 
 /// Answers a file call.

@@ -5,6 +5,7 @@
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::vec;
 
 use rustix::fs::{Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -60,18 +61,83 @@ impl Descent {
     }
 }
 
-/// The names in a directory, sorted by bytes, with the type the directory itself tells.
-pub(crate) fn names(dir: BorrowedFd<'_>) -> rustix::io::Result<Vec<(CString, FileType)>> {
-    let mut found = Vec::new();
-    for entry in Dir::read_from(dir)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if name != c"." && name != c".." {
+/// The names still to be visited in each directory from the top to where a walk is.
+///
+/// A hostile tree may hold any number of names, so together they have a budget.
+#[derive(Debug, Default)]
+pub(crate) struct Levels {
+    levels: Vec<(vec::IntoIter<Name>, usize)>,
+    held: usize,
+}
+
+/// A name and the type that the directory itself tells.
+pub(crate) type Name = (CString, FileType);
+
+/// The most bytes that the names of one walk may take.
+const MAX_HELD: usize = 64 << 20;
+/// What a name takes beside its bytes.
+const NAME_COST: usize = 48;
+/// The most names that are taken of one directory in [`Levels::push_some`].
+const SOME: usize = 1024;
+
+impl Levels {
+    /// Adds the names of a directory, sorted by bytes. One that was removed has none.
+    ///
+    /// # Errors
+    /// `ENOMEM` when the budget is spent.
+    pub(crate) fn push(&mut self, dir: BorrowedFd<'_>) -> rustix::io::Result<()> {
+        self.add(dir, usize::MAX)
+    }
+
+    /// Adds some names of a directory; says whether there are any.
+    pub(crate) fn push_some(&mut self, dir: BorrowedFd<'_>) -> rustix::io::Result<bool> {
+        self.add(dir, SOME)?;
+        Ok(self.levels.last().is_some_and(|(names, _)| names.len() > 0))
+    }
+
+    fn add(&mut self, dir: BorrowedFd<'_>, most: usize) -> rustix::io::Result<()> {
+        let (mut found, mut cost) = (Vec::new(), 0);
+        for entry in Dir::read_from(dir)? {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(Errno::NOENT) => break,
+                Err(errno) => return Err(errno),
+            };
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            cost += name.to_bytes().len() + NAME_COST;
+            if self.held + cost > MAX_HELD {
+                return Err(Errno::NOMEM);
+            }
             found.push((name.to_owned(), entry.file_type()));
+            if found.len() >= most {
+                break;
+            }
+        }
+        found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        self.held += cost;
+        self.levels.push((found.into_iter(), cost));
+        Ok(())
+    }
+
+    /// The next name of the deepest directory: `None` when there is no directory, `Some(None)` when it has no more.
+    pub(crate) fn next(&mut self) -> Option<Option<Name>> {
+        self.levels.last_mut().map(|(names, _)| names.next())
+    }
+
+    /// Leaves the deepest directory.
+    pub(crate) fn pop(&mut self) {
+        if let Some((_, cost)) = self.levels.pop() {
+            self.held -= cost;
         }
     }
-    found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-    Ok(found)
+
+    /// How many directories there are.
+    pub(crate) fn len(&self) -> usize {
+        self.levels.len()
+    }
 }
 
 fn identity(dir: BorrowedFd<'_>) -> rustix::io::Result<(u64, u64)> {

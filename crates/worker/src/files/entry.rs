@@ -14,6 +14,8 @@ use super::users::Names;
 
 /// Prefix of the extended attributes that hold an upload's metadata.
 pub(crate) const METADATA: &[u8] = b"user.e2b.";
+/// The most bytes of one entry's metadata that are told.
+const MAX_METADATA: usize = 16 << 10;
 /// The most bytes of attribute names or of one value that are read.
 const MAX_ATTRIBUTES: usize = 64 << 10;
 
@@ -71,6 +73,16 @@ pub(crate) fn describe(
     Ok(entry)
 }
 
+/// About how much memory an entry takes, in bytes.
+pub(crate) fn weight(entry: &EntryInfo) -> usize {
+    let metadata = entry
+        .metadata
+        .iter()
+        .map(|(key, value)| key.len() + value.len() + 64);
+    let target = entry.symlink_target.as_ref().map_or(0, String::len);
+    size_of::<EntryInfo>() + entry.name.len() + entry.path.len() + target + metadata.sum::<usize>()
+}
+
 fn wire_type(stat: &Stat) -> WireType {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => WireType::File,
@@ -103,12 +115,20 @@ pub(crate) fn metadata(dir: BorrowedFd<'_>, name: &CStr) -> BTreeMap<String, Str
         return BTreeMap::new();
     };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    list.split(|byte| *byte == 0)
-        .filter_map(|attribute| {
-            let key = attribute.strip_prefix(METADATA)?;
-            Some((text(key), text(&read(attribute)?)))
-        })
-        .collect()
+    let (mut metadata, mut size) = (BTreeMap::new(), 0);
+    for attribute in list.split(|byte| *byte == 0) {
+        let Some(key) = attribute.strip_prefix(METADATA) else {
+            continue;
+        };
+        if let Some(value) = read(attribute) {
+            size += key.len() + value.len();
+            if size > MAX_METADATA {
+                break;
+            }
+            metadata.insert(text(key), text(&value));
+        }
+    }
+    metadata
 }
 
 /// What a call puts into a buffer that is made as large as it asks, up to a cap.

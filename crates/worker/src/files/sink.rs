@@ -60,7 +60,10 @@ type Turn<S> = tokio::task::JoinHandle<(S, Vec<u8>, Outcome<()>)>;
 async fn ended<S>(turn: Turn<S>) -> Outcome<(S, Vec<u8>)> {
     match turn.await {
         Ok((sink, batch, outcome)) => outcome.map(|()| (sink, batch)),
-        Err(error) => Err(Fail::new(Kind::Internal, format!("the write failed: {error}"))),
+        Err(error) => Err(Fail::new(
+            Kind::Internal,
+            format!("the write failed: {error}"),
+        )),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::HeaderMap;
 use namzu_protocol::path_text;
@@ -19,6 +19,11 @@ use crate::config::Config;
 pub(crate) struct Files {
     pub(super) jail: Arc<Jail>,
     pub(super) watchers: Watchers,
+    config: Arc<Config>,
+    /// The roots of the v1 wires, which always confine. Opened once: whatever becomes of their
+    /// paths later, these directories stay the roots.
+    confined: OnceLock<Arc<Jail>>,
+    workspace: OnceLock<Arc<Jail>>,
 }
 
 impl Files {
@@ -26,27 +31,58 @@ impl Files {
     ///
     /// # Errors
     /// A root that was given and cannot be opened.
-    pub(crate) fn open(config: &Config) -> io::Result<Self> {
-        let jail = match &config.roots {
-            None => Jail::open([], [])?,
-            Some(_) => confined(config)?,
+    pub(crate) fn open(config: &Arc<Config>) -> io::Result<Self> {
+        let (confined, workspace) = (OnceLock::new(), OnceLock::new());
+        if config.roots.is_some() || config.workspace.is_dir() {
+            let _ = confined.set(open_confined(config)?);
+            let _ = workspace.set(open_workspace(config)?);
+        }
+        let jail = match (&config.roots, confined.get()) {
+            (Some(_), Some(confined)) => Arc::clone(confined),
+            _ => Arc::new(Jail::open([], [])?),
         };
         Ok(Self {
-            jail: Arc::new(jail),
+            jail,
             watchers: Watchers::default(),
+            config: Arc::clone(config),
+            confined,
+            workspace,
         })
+    }
+
+    /// The workspace and the extra roots. The workspace is made where it is missing. May block.
+    pub(crate) fn confined(&self) -> Outcome<Arc<Jail>> {
+        once(&self.confined, || open_confined(&self.config))
+    }
+
+    /// The workspace alone. May block.
+    pub(crate) fn workspace(&self) -> Outcome<Arc<Jail>> {
+        once(&self.workspace, || open_workspace(&self.config))
     }
 }
 
-/// The workspace, made where it is missing, and the extra roots.
-pub(crate) fn confined(config: &Config) -> io::Result<Jail> {
+fn once(
+    cell: &OnceLock<Arc<Jail>>,
+    open: impl FnOnce() -> io::Result<Arc<Jail>>,
+) -> Outcome<Arc<Jail>> {
+    if let Some(jail) = cell.get() {
+        return Ok(Arc::clone(jail));
+    }
+    let opened = open().map_err(|error| Fail::new(Kind::Internal, error.to_string()))?;
+    Ok(Arc::clone(cell.get_or_init(|| opened)))
+}
+
+fn open_confined(config: &Config) -> io::Result<Arc<Jail>> {
     std::fs::create_dir_all(&config.workspace)?;
     let roots = config.roots.clone().unwrap_or_default();
     let writable = std::iter::once(&config.workspace).chain(&roots.write);
-    Jail::open(
-        roots.read.iter().map(AsRef::<Path>::as_ref),
-        writable.map(AsRef::as_ref),
-    )
+    let readable = roots.read.iter().map(AsRef::<Path>::as_ref);
+    Jail::open(readable, writable.map(AsRef::as_ref)).map(Arc::new)
+}
+
+fn open_workspace(config: &Config) -> io::Result<Arc<Jail>> {
+    std::fs::create_dir_all(&config.workspace)?;
+    Jail::open([], [config.workspace.as_path()]).map(Arc::new)
 }
 
 /// The absolute path that a request means: `~` is the home, what is relative begins at the worker's default directory.

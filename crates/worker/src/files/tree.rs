@@ -1,18 +1,21 @@
 //! Whole trees: listing and removing them.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 
 use namzu_protocol::MAX_LIST_ITEMS;
 use namzu_protocol::filesystem::EntryInfo;
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
-use super::descent::{Descent, names};
+use super::descent::{Descent, Levels};
 use super::entry;
 use super::fail::{Fail, Kind, Outcome};
-use super::jail::{Jail, Place};
+use super::jail::{Jail, PATH_MAX, Place};
 use super::stop::Stop;
 use super::users::Names;
+
+/// The most memory that the entries of one listing take, in bytes.
+const MAX_WEIGHT: usize = 32 << 20;
 
 /// The entries of a directory and, down to `depth` levels, of those in it; each directory before its entries, in the
 /// order of their names. Links are listed and never entered.
@@ -25,35 +28,41 @@ pub(crate) fn list(
 ) -> Outcome<Vec<EntryInfo>> {
     let failed = |errno| Fail::errno("list", path, errno);
     let mut descent = Descent::new(place.open_dir().map_err(failed)?).map_err(failed)?;
-    let mut levels = vec![names(descent.here()).map_err(failed)?.into_iter()];
+    let mut levels = Levels::default();
+    levels.push(descent.here()).map_err(failed)?;
     let mut prefix = path.to_vec();
     if prefix != b"/" {
         prefix.push(b'/');
     }
     let mut prefixes = vec![prefix.len()];
-    let (mut entries, mut users) = (Vec::new(), Names::default());
-    while let Some(level) = levels.last_mut() {
+    let (mut entries, mut weight, mut users) = (Vec::new(), 0, Names::default());
+    while let Some(next) = levels.next() {
         stop.check()?;
-        let Some((name, _)) = level.next() else {
+        let Some((name, _)) = next else {
             levels.pop();
             prefixes.pop();
             prefix.truncate(prefixes.last().copied().unwrap_or(0));
             descent.up().map_err(failed)?;
             continue;
         };
-        if entries.len() >= MAX_LIST_ITEMS {
+        if entries.len() >= MAX_LIST_ITEMS || weight > MAX_WEIGHT {
             let message =
-                format!("the tree has more than {MAX_LIST_ITEMS} entries; list it with less depth");
+                "the tree has more entries than one answer holds; list it with less depth";
             return Err(Fail::new(Kind::TooMuch, message));
         }
         let full = [&prefix[..], name.as_bytes()].concat();
         match entry::describe(jail, descent.here(), &name, &full, &mut users) {
-            Ok(entry) => entries.push(entry),
+            Ok(entry) => {
+                weight += entry::weight(&entry);
+                entries.push(entry);
+            }
             // It went away in between.
             Err(Errno::NOENT) => continue,
             Err(errno) => return Err(Fail::errno("list", &full, errno)),
         }
-        let deeper = u32::try_from(levels.len()).unwrap_or(u32::MAX) < depth;
+        // What lies deeper than a path reaches could not be named in any call.
+        let deeper =
+            u32::try_from(levels.len()).unwrap_or(u32::MAX) < depth && full.len() < PATH_MAX;
         if deeper && kind(&descent, &name) == Some(FileType::Directory) {
             match descent.down(&name) {
                 Ok(()) => {}
@@ -61,12 +70,9 @@ pub(crate) fn list(
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => continue,
                 Err(errno) => return Err(Fail::errno("list", &full, errno)),
             }
-            let below = match names(descent.here()) {
-                Ok(below) => below,
-                Err(Errno::NOENT) => Vec::new(),
-                Err(errno) => return Err(Fail::errno("list", &full, errno)),
-            };
-            levels.push(below.into_iter());
+            levels
+                .push(descent.here())
+                .map_err(|errno| Fail::errno("list", &full, errno))?;
             prefix = [&full[..], b"/"].concat();
             prefixes.push(prefix.len());
         }
@@ -131,15 +137,15 @@ impl From<Errno> for Hindered {
 }
 
 fn empty(mut descent: Descent, stop: &Stop) -> Result<(), Hindered> {
-    let mut levels = vec![still_in(&descent)?.into_iter()];
+    let mut levels = Levels::default();
+    levels.push_some(descent.here())?;
     let mut entered = Vec::new();
-    while let Some(level) = levels.last_mut() {
+    while let Some(next) = levels.next() {
         stop.check().map_err(Hindered::Stopped)?;
-        let Some((name, _)) = level.next() else {
-            // Others may have added to it meanwhile.
-            let again = still_in(&descent)?;
-            if !again.is_empty() {
-                *level = again.into_iter();
+        let Some((name, _)) = next else {
+            levels.pop();
+            // There may be more than was taken at once, and others may have added to it.
+            if levels.push_some(descent.here())? {
                 continue;
             }
             levels.pop();
@@ -158,7 +164,7 @@ fn empty(mut descent: Descent, stop: &Stop) -> Result<(), Hindered> {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(Errno::NOTEMPTY | Errno::EXIST) => match descent.down(&name) {
                 Ok(()) => {
-                    levels.push(still_in(&descent)?.into_iter());
+                    levels.push_some(descent.here())?;
                     entered.push(name);
                 }
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
@@ -168,13 +174,6 @@ fn empty(mut descent: Descent, stop: &Stop) -> Result<(), Hindered> {
         }
     }
     Ok(())
-}
-
-fn still_in(descent: &Descent) -> rustix::io::Result<Vec<(CString, FileType)>> {
-    match names(descent.here()) {
-        Err(Errno::NOENT) => Ok(Vec::new()),
-        other => other,
-    }
 }
 
 fn unlink(descent: &Descent, name: &CStr) -> rustix::io::Result<()> {

@@ -19,10 +19,10 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use self::inotify::{Raw, Tree};
-use super::descent::{Descent, names};
+use super::descent::{Descent, Levels};
 use super::entry;
 use super::fail::{Fail, Kind, Outcome};
-use super::jail::{Access, Jail, Last, Parents, Place};
+use super::jail::{Access, Jail, Last, PATH_MAX, Parents, Place};
 
 pub(crate) use poll::Watchers;
 pub(crate) use stream::WatchStream;
@@ -48,6 +48,9 @@ pub(crate) struct Watch {
     foretold: HashSet<(i32, Vec<u8>)>,
     ready: VecDeque<FilesystemEvent>,
 }
+
+/// The most entries of a new directory that are told at once.
+const MAX_FOUND: usize = 4096;
 
 /// File systems whose changes made elsewhere the kernel does not see.
 const NETWORK_MAGICS: [u64; 7] = [
@@ -193,14 +196,19 @@ impl Watch {
         let outcome = below(&top, path).and_then(|dir| {
             tree.add(fd.get_ref(), dir.as_fd(), path)?;
             add_below(tree, fd.get_ref(), dir, path, |wd, path, name| {
-                if is_new {
+                if is_new && found.len() < MAX_FOUND {
                     foretold.insert((wd, name.to_vec()));
                     found.push(path.to_vec());
                 }
             })
         });
+        let is_too_much = found.len() >= MAX_FOUND;
         for path in found {
             self.tell(&path, EventType::Create);
+        }
+        if is_too_much {
+            let message = "events were lost: a new directory held more than can be told at once";
+            return Err(Fail::new(Kind::TooMuch, message));
         }
         match outcome {
             // It went away again.
@@ -248,15 +256,19 @@ fn add_below(
 ) -> rustix::io::Result<()> {
     let mut descent = Descent::new(top)?;
     let mut prefixes = vec![path.to_vec()];
-    let mut levels = vec![names(descent.here())?.into_iter()];
-    while let (Some(level), Some(prefix)) = (levels.last_mut(), prefixes.last()) {
-        let Some((name, kind)) = level.next() else {
+    let mut levels = Levels::default();
+    levels.push(descent.here())?;
+    while let (Some(next), Some(prefix)) = (levels.next(), prefixes.last()) {
+        let Some((name, kind)) = next else {
             levels.pop();
             prefixes.pop();
             descent.up()?;
             continue;
         };
         let full = join(prefix, name.as_bytes());
+        if full.len() >= PATH_MAX {
+            continue;
+        }
         if let Some(wd) = tree.wd(prefix) {
             on(wd, &full, name.as_bytes());
         }
@@ -269,18 +281,10 @@ fn add_below(
             Err(errno) => return Err(errno),
         }
         tree.add(fd, descent.here(), &full)?;
-        levels.push(names(descent.here()).or_else(none_if_gone)?.into_iter());
+        levels.push(descent.here())?;
         prefixes.push(full);
     }
     Ok(())
-}
-
-fn none_if_gone<T>(errno: Errno) -> rustix::io::Result<Vec<T>> {
-    if errno == Errno::NOENT {
-        Ok(Vec::new())
-    } else {
-        Err(errno)
-    }
 }
 
 fn is_directory(descent: &Descent, name: &CStr, kind: FileType) -> bool {

@@ -21,7 +21,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use crate::config::Config;
-use crate::files::{Access, Fail, Jail, Kind, Last, Outcome, Parents, blocking};
+use crate::files::{Access, Fail, Kind, Last, Outcome, Parents, blocking};
 use crate::process::{self, EnvBase, Exit, StartSpec, Subscription};
 use crate::worker::Worker;
 
@@ -33,8 +33,7 @@ pub(super) async fn start(
     worker: &Arc<Worker>,
     request: ExecuteRequest,
 ) -> Result<Events, Refusal> {
-    let config = Arc::clone(&worker.config);
-    let timeout = timeout(&config, request.timeout_ms)?;
+    let timeout = timeout(&worker.config, request.timeout_ms)?;
     let cap = request.max_output_bytes.unwrap_or(DEFAULT_MAX_OUTPUT_BYTES);
     let command = request.command.filter(|command| !command.is_empty());
     let command = command
@@ -55,8 +54,8 @@ pub(super) async fn start(
             "a variable has no name, or one with = or NUL in it",
         ));
     }
-    let wanted = request.cwd.unwrap_or_default();
-    let cwd = blocking(move |_| working_directory(&config, wanted.as_bytes()))
+    let (wanted, for_cwd) = (request.cwd.unwrap_or_default(), Arc::clone(worker));
+    let cwd = blocking(move |_| working_directory(&for_cwd, wanted.as_bytes()))
         .await
         .map_err(refuse_cwd)?;
 
@@ -112,14 +111,10 @@ fn refuse_cwd(fail: Fail) -> Refusal {
 }
 
 /// The directory a command runs in: below the workspace, made where it is missing.
-fn working_directory(config: &Config, asked: &[u8]) -> Outcome<PathBuf> {
+fn working_directory(worker: &Worker, asked: &[u8]) -> Outcome<PathBuf> {
     let failed = |errno| Fail::errno("make the working directory", asked, errno);
-    std::fs::create_dir_all(&config.workspace)
-        .map_err(|error| Fail::new(Kind::Internal, error.to_string()))?;
-    let workspace = config.workspace.as_path();
-    let jail = Jail::open([], [workspace])
-        .map_err(|error| Fail::new(Kind::Internal, error.to_string()))?;
-    let path = in_workspace(workspace, asked)?;
+    let jail = worker.files.workspace()?;
+    let path = in_workspace(&worker.config.workspace, asked)?;
     let place = jail.place(&path, Access::Write, Last::Follow, Parents::Made)?;
     match rustix::fs::mkdirat(place.dir(), place.name(), Mode::from_raw_mode(0o755)) {
         Ok(()) | Err(Errno::EXIST) => {}

@@ -10,8 +10,7 @@ use namzu_protocol::v1::{
 use rustix::fs::Mode;
 
 use super::execute::in_workspace;
-use crate::config::Config;
-use crate::files::{Access, Fail, Jail, Kind, Last, Outcome, Parents, blocking, confined};
+use crate::files::{Access, Fail, Kind, Last, Outcome, Parents, blocking};
 use crate::worker::Worker;
 
 /// The largest file that is read into one answer.
@@ -22,10 +21,9 @@ pub(super) async fn read(
     worker: Arc<Worker>,
     request: ReadFileRequest,
 ) -> Result<ReadFileResponse, Refusal> {
-    let config = Arc::clone(&worker.config);
     let bytes = blocking(move |_| {
-        let (jail, path) = open(&config, request.path.as_bytes())?;
-        let place = jail.existing(&path, Access::Read)?;
+        let path = named(&worker, request.path.as_bytes())?;
+        let place = worker.files.confined()?.existing(&path, Access::Read)?;
         let (fd, _) = place
             .open_file()
             .map_err(|errno| Fail::errno("read", &path, errno))?;
@@ -64,11 +62,14 @@ pub(super) async fn write(
     let bytes = encoding.unwrap_or_default().decode(content);
     let bytes = bytes.map_err(|error| Refusal::file(error.to_string()))?;
     let bytes_written = bytes.len() as u64;
-    let config = Arc::clone(&worker.config);
     blocking(move |_| {
-        let (jail, path) = open(&config, path.as_bytes())?;
+        let path = named(&worker, path.as_bytes())?;
         let failed = |errno| Fail::errno("write", &path, errno);
-        let place = jail.place(&path, Access::Write, Last::Follow, Parents::Made)?;
+        let place =
+            worker
+                .files
+                .confined()?
+                .place(&path, Access::Write, Last::Follow, Parents::Made)?;
         let (fd, is_new) = place.create_file().map_err(failed)?;
         if is_new {
             rustix::fs::fchmod(&fd, Mode::from_raw_mode(0o644)).map_err(failed)?;
@@ -88,12 +89,10 @@ fn refuse(fail: Fail) -> Refusal {
     Refusal::file(fail.message)
 }
 
-/// The roots of the v1 wires, which always confine, and the absolute path that is meant.
-fn open(config: &Config, path: &[u8]) -> Outcome<(Jail, Vec<u8>)> {
+/// The absolute path that is meant.
+fn named(worker: &Worker, path: &[u8]) -> Outcome<Vec<u8>> {
     if path.is_empty() {
         return Err(Fail::invalid("the request names no path"));
     }
-    let jail = confined(config).map_err(|error| Fail::new(Kind::Internal, error.to_string()))?;
-    let path = in_workspace(&config.workspace, path)?;
-    Ok((jail, path))
+    in_workspace(&worker.config.workspace, path)
 }

@@ -301,6 +301,25 @@ async fn files_are_read_and_written_within_the_roots() {
     assert_eq!(std::fs::read_to_string(&ro).unwrap(), "readable");
 }
 
+#[tokio::test]
+async fn the_workspace_stays_the_directory_it_was() {
+    let scene = scene().await;
+    let outside = scene.top.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("file"), "secret").unwrap();
+    std::fs::rename(scene.ws(), scene.top.path().join("moved")).unwrap();
+    std::os::unix::fs::symlink(&outside, scene.ws()).unwrap();
+    let read = scene.post("/read-file", json!({"path": "file"})).await;
+    assert_eq!(read.json()["ok"], false);
+    scene
+        .post("/write-file", json!({"path": "file", "content": "x"}))
+        .await;
+    assert_eq!(
+        std::fs::read_to_string(outside.join("file")).unwrap(),
+        "secret"
+    );
+}
+
 /// Sends one request over frames and gives every payload of the answer.
 async fn frames(stream: &mut UnixStream, request: &[u8]) -> Vec<bytes::Bytes> {
     stream.write_all(request).await.unwrap();

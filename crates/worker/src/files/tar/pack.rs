@@ -5,20 +5,22 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::vec;
 
 use bytes::Bytes;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::format::{BLOCK, Header, Type, padding};
-use crate::files::descent::{Descent, names};
+use crate::files::descent::{Descent, Levels};
 use crate::files::fail::{Fail, Outcome};
-use crate::files::jail::Place;
+use crate::files::jail::{PATH_MAX, Place};
 use crate::files::source::{CHUNK, Source};
 
-/// The most files with several names that are remembered; further ones are sent once a name.
-const MAX_LINKS: usize = 1 << 16;
+/// The most bytes of names by which files with several of them are remembered; further ones are
+/// sent once a name.
+const MAX_LINKS: usize = 4 << 20;
+/// What a remembered name takes beside its bytes.
+const LINK_COST: usize = 64;
 
 /// The stream of one directory's content (names relative to it), or of one file.
 ///
@@ -29,6 +31,7 @@ pub(crate) struct Pack {
     walk: Option<Walk>,
     file: Option<Reading>,
     links: HashMap<(u64, u64), Vec<u8>>,
+    links_cost: usize,
     out: Vec<u8>,
     over: bool,
 }
@@ -36,7 +39,7 @@ pub(crate) struct Pack {
 #[derive(Debug)]
 struct Walk {
     descent: Descent,
-    levels: Vec<vec::IntoIter<(CString, FileType)>>,
+    levels: Levels,
     prefix: Vec<u8>,
 }
 
@@ -55,16 +58,18 @@ impl Pack {
             walk: None,
             file: None,
             links: HashMap::new(),
+            links_cost: 0,
             out: Vec::new(),
             over: false,
         };
         let stat = place.stat().map_err(failed)?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             let descent = Descent::new(place.open_dir().map_err(failed)?).map_err(failed)?;
-            let level = names(descent.here()).map_err(failed)?;
+            let mut levels = Levels::default();
+            levels.push(descent.here()).map_err(failed)?;
             pack.walk = Some(Walk {
                 descent,
-                levels: vec![level.into_iter()],
+                levels,
                 prefix: Vec::new(),
             });
         } else {
@@ -112,10 +117,10 @@ impl Pack {
         let Some(walk) = &mut self.walk else {
             return Ok(false);
         };
-        let Some(level) = walk.levels.last_mut() else {
+        let Some(next) = walk.levels.next() else {
             return Ok(false);
         };
-        let Some((name, _)) = level.next() else {
+        let Some((name, _)) = next else {
             walk.levels.pop();
             let cut = walk
                 .prefix
@@ -125,7 +130,7 @@ impl Pack {
                 .position(|byte| *byte == b'/');
             let keep = cut.map_or(0, |from_end| walk.prefix.len() - 1 - from_end);
             walk.prefix.truncate(keep);
-            return Ok(walk.descent.up()? || !walk.levels.is_empty());
+            return Ok(walk.descent.up()?);
         };
         match self.entry(&name) {
             // It went away, or became something else, between being listed and being opened.
@@ -139,15 +144,14 @@ impl Pack {
             return Ok(());
         };
         let path = [&walk.prefix, name.as_bytes()].concat();
+        if path.len() >= PATH_MAX {
+            return Err(Errno::NAMETOOLONG);
+        }
         let stat = rustix::fs::statat(walk.descent.here(), name, AtFlags::SYMLINK_NOFOLLOW)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
                 walk.descent.down(name)?;
-                let level = match names(walk.descent.here()) {
-                    Err(Errno::NOENT) => Vec::new(),
-                    other => other?,
-                };
-                walk.levels.push(level.into_iter());
+                walk.levels.push(walk.descent.here())?;
                 walk.prefix = [&path[..], b"/"].concat();
                 header(&stat, walk.prefix.clone(), Vec::new(), Type::Directory, 0)
                     .encode(&mut self.out);
@@ -174,7 +178,8 @@ impl Pack {
                         header(&stat, path, first, Type::HardLink, 0).encode(&mut self.out);
                         return Ok(());
                     }
-                    if self.links.len() < MAX_LINKS {
+                    if self.links_cost < MAX_LINKS {
+                        self.links_cost += path.len() + LINK_COST;
                         self.links.insert(id, path.clone());
                     }
                 }

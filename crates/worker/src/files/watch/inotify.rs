@@ -9,6 +9,8 @@ use rustix::io::Errno;
 
 /// The most directories of one watch.
 const MAX_DIRECTORIES: usize = 1 << 16;
+/// The most bytes that the paths of the directories of one watch take.
+const MAX_PATHS: usize = 8 << 20;
 /// How many events are taken before they are told.
 const BATCH: usize = 256;
 
@@ -52,6 +54,8 @@ pub(super) fn read(fd: &OwnedFd) -> rustix::io::Result<Vec<Raw>> {
 pub(super) struct Tree {
     paths: HashMap<i32, Vec<u8>>,
     numbers: HashMap<Vec<u8>, i32>,
+    /// Bytes of all paths.
+    held: usize,
 }
 
 impl Tree {
@@ -62,7 +66,7 @@ impl Tree {
         dir: BorrowedFd<'_>,
         path: &[u8],
     ) -> rustix::io::Result<()> {
-        if self.paths.len() >= MAX_DIRECTORIES {
+        if self.paths.len() >= MAX_DIRECTORIES || self.held + path.len() > MAX_PATHS {
             return Err(Errno::NOMEM);
         }
         // By descriptor: there is no other call for it, and a name might lead elsewhere by now.
@@ -77,11 +81,13 @@ impl Tree {
         let wd = inotify::add_watch(fd, name, flags).map_err(|errno| match errno {
             // The user's limit of watches, not the disk.
             Errno::NOSPC => Errno::NOMEM,
+            // Without procfs there is no way to name an open directory.
+            Errno::NOENT => Errno::OPNOTSUPP,
             other => other,
         })?;
-        if let Some(old) = self.paths.insert(wd, path.to_vec()) {
-            self.numbers.remove(&old);
-        }
+        self.forget(wd);
+        self.held += path.len();
+        self.paths.insert(wd, path.to_vec());
         self.numbers.insert(path.to_vec(), wd);
         Ok(())
     }
@@ -96,9 +102,11 @@ impl Tree {
 
     /// The kernel stopped watching it.
     pub(super) fn forget(&mut self, wd: i32) {
-        if let Some(path) = self.paths.remove(&wd)
-            && self.numbers.get(&path) == Some(&wd)
-        {
+        let Some(path) = self.paths.remove(&wd) else {
+            return;
+        };
+        self.held -= path.len();
+        if self.numbers.get(&path) == Some(&wd) {
             self.numbers.remove(&path);
         }
     }

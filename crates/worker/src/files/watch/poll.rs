@@ -7,12 +7,16 @@ use namzu_protocol::filesystem::FilesystemEvent;
 use tokio::task::AbortHandle;
 
 use super::Watch;
+use crate::files::entry;
 use crate::files::fail::{Fail, Kind, Outcome};
 
 /// The most watchers at a time. Each is an inotify instance, of which a user has few.
 const MAX_WATCHERS: usize = 64;
 /// The most events of one watcher that wait to be asked for.
 const MAX_EVENTS: usize = 16 << 10;
+
+/// The most memory that they take, in bytes.
+const MAX_WEIGHT: usize = 8 << 20;
 
 /// The watchers by name.
 #[derive(Debug, Default)]
@@ -35,8 +39,20 @@ impl Drop for Watcher {
 #[derive(Debug, Default)]
 struct Queue {
     events: VecDeque<FilesystemEvent>,
+    weight: usize,
     /// Told once, after the events that came before it.
     lost: Option<Fail>,
+}
+
+impl Queue {
+    fn has_room(&self) -> bool {
+        self.lost.is_none() && self.events.len() < MAX_EVENTS && self.weight < MAX_WEIGHT
+    }
+}
+
+fn weight(event: &FilesystemEvent) -> usize {
+    let entry = event.entry.as_deref().map_or(0, entry::weight);
+    size_of::<FilesystemEvent>() + event.name.len() + entry
 }
 
 impl Watchers {
@@ -57,7 +73,8 @@ impl Watchers {
                 let outcome = std::future::poll_fn(|cx| watch.poll_next(cx)).await;
                 let mut queue = filled.lock().unwrap_or_else(PoisonError::into_inner);
                 match outcome {
-                    Ok(event) if queue.lost.is_none() && queue.events.len() < MAX_EVENTS => {
+                    Ok(event) if queue.has_room() => {
+                        queue.weight += weight(&event);
                         queue.events.push_back(event);
                     }
                     Ok(_) => {
@@ -96,6 +113,7 @@ impl Watchers {
         {
             return Err(fail);
         }
+        queue.weight = 0;
         Ok(std::mem::take(&mut queue.events).into())
     }
 
