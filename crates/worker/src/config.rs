@@ -141,6 +141,20 @@ impl Config {
         if listen.iter().filter(|spec| **spec == Listen::Stdio).count() > 1 {
             return Err(Error::new("--listen stdio was given twice"));
         }
+        let listening = listen.iter().filter_map(|spec| match spec {
+            Listen::Fd(fd) | Listen::Listener(fd) => Some(*fd),
+            _ => None,
+        });
+        let others = [typed.lane, typed.ready, typed.memory_events];
+        let mut fds: Vec<RawFd> = listening.chain(others.into_iter().flatten()).collect();
+        fds.sort_unstable();
+        // Each is owned, and closed, by whoever takes it over.
+        if let Some(pair) = fds.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Error::new(format!(
+                "descriptor {} was given twice",
+                pair[0]
+            )));
+        }
         let token = variables
             .text("TOKEN")?
             .filter(|token| !token.is_empty())
@@ -430,6 +444,8 @@ mod tests {
             &["--workspace", "relative"],
             &["--frobnicate"],
             &["--lane", "1"],
+            &["--listen", "fd:5", "--lane", "5"],
+            &["--listen", "fd:5", "--listen", "fd:5"],
             &["--lifetime-ms", "soon"],
         ] {
             parse(arguments, &[("NAMZU_SANDBOX_TOKEN", "t")]).expect_err(&arguments.join(" "));

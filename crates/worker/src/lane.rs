@@ -208,6 +208,7 @@ mod tests {
                 assert!(lane.claim(u64::MAX).is_none());
             }
         }
+        assert!(lane.claim(u64::MAX).is_none());
         assert!(lane.claim(0).is_none());
     }
 }

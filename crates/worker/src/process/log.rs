@@ -221,7 +221,7 @@ impl Log {
             let skipped = entry.offset.saturating_sub(read);
             let offset = read.max(entry.offset);
             let from = usize::try_from(offset - entry.offset).ok()?;
-            let to = entry.bytes.len().min(from + most);
+            let to = entry.bytes.len().min(from.saturating_add(most));
             let bytes = entry.bytes.slice(from..to);
             position.read.set(entry.stream, offset + bytes.len() as u64);
             return Some(Chunk {

@@ -94,7 +94,7 @@ async fn the_token_opens_every_door_and_nothing_else_does() {
                 assert_eq!(status, StatusCode::UNAUTHORIZED, "{path}");
             }
             let error = stranger
-                .unary::<_, ListResponse>(wire::LIST, &ListRequest {})
+                .unary::<_, ListResponse>(wire::LIST, &ListRequest { ended: true })
                 .await
                 .unwrap_err();
             assert_eq!(error.code, Code::Unauthenticated);
@@ -241,7 +241,7 @@ async fn another_user_is_nobody_here() {
             .client
             .with_header("authorization", format!("Basic {basic}"));
         let answer = client
-            .unary::<_, ListResponse>(wire::LIST, &ListRequest {})
+            .unary::<_, ListResponse>(wire::LIST, &ListRequest { ended: true })
             .await;
         match answer {
             Ok(_) => assert!(known),

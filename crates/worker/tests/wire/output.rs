@@ -135,7 +135,10 @@ async fn a_first_reader_that_does_not_read_loses_nothing() {
 
 async fn written(client: &crate::support::Client, pid: u32) -> u64 {
     use namzu_protocol::process::{LIST, ListRequest, ListResponse};
-    let list: ListResponse = client.unary(LIST, &ListRequest {}).await.unwrap();
+    let list: ListResponse = client
+        .unary(LIST, &ListRequest { ended: true })
+        .await
+        .unwrap();
     list.processes
         .iter()
         .find(|info| info.pid == pid)

@@ -96,7 +96,7 @@ async fn what_cannot_be_started_says_why() {
     );
     let list: ListResponse = worker
         .client
-        .unary(wire::LIST, &ListRequest {})
+        .unary(wire::LIST, &ListRequest { ended: true })
         .await
         .unwrap();
     assert_eq!(list.processes, [], "nothing was started");
@@ -262,9 +262,15 @@ async fn an_ended_command_is_still_known_by_pid_and_tag() {
     }
     let list: ListResponse = worker
         .client
-        .unary(wire::LIST, &ListRequest {})
+        .unary(wire::LIST, &ListRequest { ended: true })
         .await
         .unwrap();
+    let running: ListResponse = worker
+        .client
+        .unary(wire::LIST, &ListRequest::default())
+        .await
+        .unwrap();
+    assert_eq!(running.processes, [], "envd lists what runs");
     let [info] = &list.processes[..] else {
         panic!("{list:?}")
     };
