@@ -1,6 +1,7 @@
 //! A backend whose worker is a script over an in-memory stream.
 
 use std::future::Future;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,6 +22,7 @@ use namzu_protocol::process::{
     process_event,
 };
 use namzu_protocol::{Codec, ext};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tokio::io::DuplexStream;
 use tokio::task::JoinSet;
 
@@ -58,6 +60,7 @@ impl Call {
         Script {
             send: send.expect("the client is there"),
             _body: self.body,
+            kept: Vec::new(),
         }
     }
 
@@ -81,11 +84,17 @@ fn head(status: u16, kind: &str) -> Response<()> {
 pub(crate) struct Script {
     send: SendStream<Bytes>,
     _body: RecvStream,
+    kept: Vec<OwnedFd>,
 }
 
 impl Script {
     pub(crate) fn raw(&mut self, bytes: impl Into<Bytes>) {
         let _ = self.send.send_data(bytes.into(), false);
+    }
+
+    /// Holds descriptors open for as long as the script runs.
+    pub(crate) fn keep(&mut self, descriptors: Vec<OwnedFd>) {
+        self.kept.extend(descriptors);
     }
 
     pub(crate) fn event(&mut self, event: process_event::Event) {
@@ -176,6 +185,9 @@ pub(crate) struct FakeBackend {
     pub(crate) specs: Mutex<Vec<SandboxSpec>>,
     /// Never gets ready.
     pub(crate) stuck: AtomicBool,
+    /// Offers the fd lane; the worker's end is put here.
+    pub(crate) with_lane: AtomicBool,
+    pub(crate) lane: Arc<Mutex<Option<OwnedFd>>>,
 }
 
 impl std::fmt::Debug for FakeBackend {
@@ -196,6 +208,8 @@ impl FakeBackend {
             fate: Arc::default(),
             specs: Mutex::default(),
             stuck: AtomicBool::new(false),
+            with_lane: AtomicBool::new(false),
+            lane: Arc::default(),
         })
     }
 
@@ -207,6 +221,23 @@ impl FakeBackend {
     {
         let script = Arc::new(script);
         Self::raw(move |io| serve(io, Arc::clone(&script)))
+    }
+
+    /// As [`Self::new`], with an fd lane whose other end is put into `lane`.
+    pub(crate) fn with_lane<F, Fut>(lane: Arc<Mutex<Option<OwnedFd>>>, script: F) -> Arc<Self>
+    where
+        F: Fn(Call) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let script = Arc::new(script);
+        Arc::new(Self {
+            serve: Arc::new(move |io| Box::pin(serve(io, Arc::clone(&script)))),
+            fate: Arc::default(),
+            specs: Mutex::default(),
+            stuck: AtomicBool::new(false),
+            with_lane: AtomicBool::new(true),
+            lane,
+        })
     }
 
     pub(crate) fn provider(self: &Arc<Self>) -> SandboxProvider {
@@ -289,9 +320,21 @@ impl Backend for FakeBackend {
     async fn attach(&self, id: &SandboxId) -> Result<Launched> {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
         self.fate.server.lock().unwrap().spawn((self.serve)(theirs));
+        let mut channel = DuplexChannel::private(ours);
+        if self.with_lane.load(Ordering::SeqCst) {
+            let (lane, worker) = rustix::net::socketpair(
+                AddressFamily::UNIX,
+                SocketType::SEQPACKET,
+                SocketFlags::CLOEXEC,
+                None,
+            )
+            .unwrap();
+            channel.lane = Some(lane);
+            *self.lane.lock().unwrap() = Some(worker);
+        }
         Ok(Launched {
             id: id.clone(),
-            channel: Channel::Duplex(DuplexChannel::private(ours)),
+            channel: Channel::Duplex(channel),
             teardown: Box::new(FakeTeardown(Arc::clone(&self.fate))),
             controls: Controls::default(),
             workspace: "/workspace".into(),

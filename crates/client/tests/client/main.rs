@@ -6,6 +6,7 @@ mod exec;
 mod fake;
 mod hostile;
 mod http;
+mod lane;
 mod leaks;
 mod provider;
 mod real;
