@@ -33,7 +33,7 @@ impl<S: Source> SourceBody<S> {
     /// `length`: how many bytes the source yields, where that is known.
     pub(crate) fn new(source: S, length: Option<u64>) -> Self {
         Self {
-            turn: Some(take_turn(source)),
+            turn: (length != Some(0)).then(|| take_turn(source)),
             left: length,
         }
     }
@@ -61,9 +61,11 @@ impl<S: Source> http_body::Body for SourceBody<S> {
         self.turn = None;
         Poll::Ready(match outcome {
             Ok((source, Ok(Some(chunk)))) => {
-                self.turn = Some(take_turn(source));
                 if let Some(left) = &mut self.left {
                     *left = left.saturating_sub(chunk.len() as u64);
+                }
+                if self.left != Some(0) {
+                    self.turn = Some(take_turn(source));
                 }
                 Some(Ok(Frame::data(chunk)))
             }

@@ -127,6 +127,12 @@ impl Watch {
             drop(guard);
             for raw in batch {
                 if raw.flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+                    // New directories may have been among what was lost.
+                    if self.wish.recursive
+                        && let Err(fail) = self.pick_up(b"", false)
+                    {
+                        return Poll::Ready(Err(fail));
+                    }
                     let message = "events were lost: they came faster than they were taken";
                     return Poll::Ready(Err(Fail::new(Kind::TooMuch, message)));
                 }
@@ -239,7 +245,8 @@ impl Watch {
 /// Opens a directory below another, through no link.
 fn below(top: &Place, path: &[u8]) -> rustix::io::Result<OwnedFd> {
     let mut here = top.open_dir()?;
-    for part in path.split(|byte| *byte == b'/') {
+    let parts = path.split(|byte| *byte == b'/');
+    for part in parts.filter(|part| !part.is_empty()) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         here = rustix::fs::openat(&here, part, flags, Mode::empty())?;
     }

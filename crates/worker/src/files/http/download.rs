@@ -42,7 +42,12 @@ pub(super) async fn handle(worker: &Worker, request: &Request) -> Outcome<Respon
         .await?
     };
     let state = State::of(&stat);
-    match state.weigh(headers) {
+    // What the kernel makes up as it is read has no state to compare.
+    let verdict = match first {
+        None => state.weigh(headers),
+        Some(_) => Verdict::Send,
+    };
+    match verdict {
         Verdict::Send => {}
         Verdict::NotModified => return Ok(described(StatusCode::NOT_MODIFIED, &state, &path)),
         Verdict::Failed => return Ok(described(StatusCode::PRECONDITION_FAILED, &state, &path)),
