@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::DumpableBehavior;
 use tokio::io::unix::AsyncFd;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -62,8 +62,6 @@ fn harden(init: bool) -> io::Result<()> {
 
 async fn live(config: Config) -> io::Result<()> {
     let mut children = signal(SignalKind::child())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
     let ready = config.ready.map(listener::adopt).transpose()?;
     let mut listeners = Vec::new();
     for spec in &config.listen {
@@ -75,6 +73,14 @@ async fn live(config: Config) -> io::Result<()> {
             )
         })?);
     }
+    // A first process that only its stream reaches is ended by it, or killed from outside. Whoever
+    // else could send it a signal is a command.
+    let deaf = rustix::process::getpid().is_init()
+        && listeners
+            .iter()
+            .all(|listener| matches!(listener, Listener::Stream(_)));
+    let mut terminate = obeyed(SignalKind::terminate(), deaf)?;
+    let mut interrupt = obeyed(SignalKind::interrupt(), deaf)?;
     let worker = Arc::new(Worker::new(config)?);
     let mut doors = JoinSet::new();
     for listener in listeners {
@@ -99,11 +105,12 @@ async fn live(config: Config) -> io::Result<()> {
     let told = loop {
         tokio::select! {
             _ = children.recv() => worker.processes().reap(),
-            _ = terminate.recv() => break true,
-            _ = interrupt.recv() => break true,
+            () = received(&mut terminate) => break true,
+            () = received(&mut interrupt) => break true,
             () = worker.shutting_down() => break true,
             Some(_) = doors.join_next() => break false,
-            () = at(end) => break true,
+            // No farewell: a command that is told of as killed would hide why.
+            () = at(end) => break false,
             () = &mut idle => break true,
             () = &mut forget => {}
         }
@@ -124,6 +131,23 @@ async fn live(config: Config) -> io::Result<()> {
         worker.processes().kill_everything();
     }
     Ok(())
+}
+
+/// Listens to a signal, unless it is not to be obeyed: with its default action the kernel drops
+/// what is sent to a first process from inside.
+fn obeyed(kind: SignalKind, deaf: bool) -> io::Result<Option<Signal>> {
+    if deaf {
+        return Ok(None);
+    }
+    signal(kind).map(Some)
+}
+
+async fn received(signal: &mut Option<Signal>) {
+    match signal {
+        // Its driver lives as long as the runtime.
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
+    }
 }
 
 /// Returns when the stream has ended, be it in a tunnel that it became.
