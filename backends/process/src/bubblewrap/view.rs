@@ -19,17 +19,13 @@ pub(crate) const WORKSPACE: &str = "/workspace";
 const TOP: [&str; 6] = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
 /// Directories of `/etc` that programs need and that hold no secret. Of `/etc/ssl`, not `private`.
-const ETC_DIRS: [&str; 10] = [
+const ETC_DIRS: [&str; 6] = [
     "/etc/alternatives",
-    "/etc/ca-certificates",
     "/etc/fonts",
-    "/etc/ld.so.conf.d",
     "/etc/pki/ca-trust",
     "/etc/pki/tls/certs",
     "/etc/ssl/certs",
     "/etc/static/ssl/certs",
-    "/etc/terminfo",
-    "/etc/xdg/fontconfig",
 ];
 
 /// Files of `/etc` that programs need; copied, so that they cost no mount.
@@ -58,8 +54,21 @@ const HOSTS: &str = "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip
 const NSSWITCH: &str = "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n\
                         networks: files\nprotocols: files\nservices: files\n";
 
-/// Readable by all in `/proc`, and more than a command needs to know.
-const REVEALING: [&str; 3] = ["kallsyms", "key-users", "keys"];
+/// What in `/proc` tells about the machine's memory, timers and keys; for its root only, or so much
+/// that no command needs it.
+const REVEALING: [&str; 7] = [
+    "keys",
+    "kpagecount",
+    "kpageflags",
+    "latency_stats",
+    "sched_debug",
+    "timer_list",
+    "timer_stats",
+];
+
+/// Of `/proc`: read-only above or by `bwrap` itself; writing asks for a capability; or everybody
+/// may write.
+const GUARDED_OTHERWISE: [&str; 6] = ["bus", "irq", "kmsg", "mtrr", "pressure", "sys"];
 
 /// The part of the view that is the same for every sandbox. Made once.
 #[derive(Debug)]
@@ -81,11 +90,7 @@ impl View {
         let Toolchains { roots, path } = toolchain::find(home().as_deref(), &search);
         let mut view = Self {
             args: Args::default(),
-            proc: if rustix::process::geteuid().is_root() {
-                guard_proc()
-            } else {
-                Args::default()
-            },
+            proc: guard_proc(rustix::process::geteuid().is_root()),
             files: Vec::new(),
             path: search_path(&path),
             roots: Vec::new(),
@@ -126,9 +131,14 @@ impl View {
             }
         }
         for file in ETC_FILES {
-            if let Some(bytes) = read_small(Path::new(file)) {
-                self.files.push((file.to_owned(), bytes));
-            }
+            self.copy(Path::new(file));
+        }
+        for entry in fs::read_dir("/etc/ld.so.conf.d")
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            self.copy(&entry.path());
         }
         if let Ok(zone) = fs::canonicalize("/etc/localtime")
             && zone.starts_with("/usr/share/zoneinfo")
@@ -146,6 +156,12 @@ impl View {
         }
     }
 
+    fn copy(&mut self, file: &Path) {
+        if let (Some(name), Some(bytes)) = (file.to_str(), read_small(file)) {
+            self.files.push((name.to_owned(), bytes));
+        }
+    }
+
     /// The arguments that build this part.
     pub(crate) fn apply(&self, args: &mut Args) -> std::io::Result<()> {
         args.append(&self.args);
@@ -158,31 +174,54 @@ impl View {
     }
 }
 
-/// Takes from a fresh `/proc` what the host's root may read or write by file mode alone. That is
-/// what the sandbox's user is to the kernel when the host process is root: writing a sysctl, for
-/// one, asks for that user and for no capability, and `kernel.core_pattern` would be a way out.
-fn guard_proc() -> Args {
+/// Takes from a fresh `/proc` what the sandbox's user could write, or learn too much from, by file
+/// mode alone.
+///
+/// Only where the host process is root is that more than settings of its own: to the kernel, the
+/// sandbox's user then is the host's root. Writing a sysctl, for one, asks for that user and for no
+/// capability, and `kernel.core_pattern` would be a way out.
+fn guard_proc(as_root: bool) -> Args {
     let mut args = Args::default();
+    let sys = Path::new("/proc/sys");
+    args.read_only(sys, sys);
+    if !as_root {
+        return args;
+    }
+    // Few, because `bwrap` reads the whole mount table again for each.
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let (Some(name), Ok(kind), Ok(found)) =
-            (name.to_str(), entry.file_type(), entry.metadata())
-        else {
+        let (Some(name), Ok(kind)) = (name.to_str(), entry.file_type()) else {
             continue;
         };
         let of_a_process = name.starts_with(|first: char| first.is_ascii_digit());
-        if of_a_process || kind.is_symlink() {
+        if of_a_process || kind.is_symlink() || GUARDED_OTHERWISE.contains(&name) {
             continue;
         }
         let path = entry.path();
-        let mode = found.permissions().mode();
-        if kind.is_dir() || (mode & 0o222 != 0 && mode & 0o004 != 0) {
-            args.read_only(&path, &path);
-        } else if mode & 0o004 == 0 || REVEALING.contains(&name) {
+        if REVEALING.contains(&name) {
             args.read_only(Path::new("/dev/null"), &path);
+        } else if is_writable(&path, 0) {
+            args.read_only(&path, &path);
         }
     }
     args
+}
+
+/// Whether the owner may write to a file at or below `path`.
+fn is_writable(path: &Path, depth: u32) -> bool {
+    let Ok(found) = fs::symlink_metadata(path) else {
+        return false;
+    };
+    if !found.is_dir() {
+        return found.is_file() && found.permissions().mode() & 0o222 != 0;
+    }
+    // Deeper than anything there; a mount below may be of any kind.
+    depth > 8
+        || fs::read_dir(path)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .any(|entry| is_writable(&entry.path(), depth + 1))
 }
 
 /// The host's resolver configuration, wherever it is linked from.
