@@ -180,14 +180,11 @@ impl Config {
             .find(|(name, _)| name == "HOME")
             .map(|(_, value)| value.into());
         let user = User::own(typed.user.as_deref(), home);
-        let cwd = typed
-            .cwd
-            .or_else(|| workspace.clone())
-            .unwrap_or_else(|| {
-                // An image may name a home that it does not have.
-                let home = Some(user.home.clone()).filter(|home| home.is_dir());
-                home.unwrap_or_else(|| PathBuf::from("/"))
-            });
+        let cwd = typed.cwd.or_else(|| workspace.clone()).unwrap_or_else(|| {
+            // An image may name a home that it does not have.
+            let home = Some(user.home.clone()).filter(|home| home.is_dir());
+            home.unwrap_or_else(|| PathBuf::from("/"))
+        });
         // A container of the v1 kind is started without arguments and expects the v1 default.
         let idle_default = if explicit { 0 } else { 5 * 60 * 1000 };
         let idle = variables.number("IDLE_TIMEOUT_MS")?.unwrap_or(idle_default);

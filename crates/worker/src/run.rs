@@ -20,6 +20,9 @@ use crate::worker::Worker;
 /// How long answers may take to leave after the end was decided.
 const FAREWELL: Duration = Duration::from_millis(100);
 
+/// Connections of one listener at a time; more wait in the kernel's backlog.
+const MOST_CONNECTIONS: usize = 1024;
+
 /// Runs a worker to its end.
 ///
 /// # Errors
@@ -162,6 +165,9 @@ async fn serve_private(worker: Arc<Worker>, mut stream: crate::io::FdStream) {
 async fn serve_all(worker: Arc<Worker>, socket: AsyncFd<OwnedFd>, kind: Kind) {
     let mut connections = JoinSet::new();
     loop {
+        if connections.len() >= MOST_CONNECTIONS {
+            connections.join_next().await;
+        }
         match listener::accept(&socket, kind).await {
             Ok((stream, peer)) => {
                 connections.spawn(serve(Arc::clone(&worker), stream, peer));

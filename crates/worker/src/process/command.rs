@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::log::{Log, Position};
 use super::subscription::Subscription;
-use super::tree::{self, Target};
+use super::tree::{self, Leader, Target};
 use super::{Exit, PerStream, Size};
 
 /// The first subscription may be this far behind before the command has to wait.
@@ -317,12 +317,12 @@ impl Process {
 
     /// Kills every process of the command with SIGKILL; returns how many were hit.
     pub(crate) fn kill_tree(&self) -> usize {
-        tree::kill(self.target())
+        tree::kill(Target::Commands(&[self.leader()]))
     }
 
     /// Signals every process of the command once; returns how many were hit.
     pub(crate) fn signal_tree(&self, signal: Signal) -> usize {
-        tree::signal(self.target(), signal)
+        tree::signal(Target::Commands(&[self.leader()]), signal)
     }
 
     /// Signals the leader's group; whether there was anybody in it.
@@ -343,10 +343,11 @@ impl Process {
         leader.is_some_and(|leader| rustix::process::kill_process(leader, signal).is_ok())
     }
 
-    fn target(&self) -> Target<'_> {
-        Target::Command {
-            leader: self.pid,
-            cookie: &self.cookie,
+    /// By what its processes are told.
+    pub(super) fn leader(&self) -> Leader {
+        Leader {
+            pid: self.pid,
+            cookie: self.cookie.clone(),
             reaped: self.state().reaped.map(|reaped| reaped.ticks),
         }
     }

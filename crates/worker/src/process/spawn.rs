@@ -250,21 +250,21 @@ fn prepare_and_execute(shared: &Shared) -> Step {
     // SAFETY: `empty` is valid and no old mask is asked for.
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const empty, ptr::null_mut()) };
 
+    let searched = shared.candidates.len() > 1;
     let mut refused = false;
     for path in &shared.candidates {
         // SAFETY: the strings and the NULL-terminated arrays were prepared by the parent.
         unsafe { libc::execve(*path, shared.argv.as_ptr(), shared.envp.as_ptr()) };
         match errno() {
             libc::ENOENT | libc::ENOTDIR => {}
+            // A directory of PATH that may not be looked into holds no program for us.
+            // SAFETY: a NUL-terminated string prepared by the parent.
+            libc::EACCES if searched && unsafe { libc::access(*path, libc::F_OK) } < 0 => {}
             libc::EACCES => refused = true,
             _ => return Step::Exec,
         }
     }
-    if refused {
-        set_errno(libc::EACCES);
-    } else if shared.candidates.is_empty() {
-        set_errno(libc::ENOENT);
-    }
+    set_errno(if refused { libc::EACCES } else { libc::ENOENT });
     Step::Exec
 }
 

@@ -153,9 +153,9 @@ impl Table {
         if self.config.init {
             tree::kill(Target::Everything);
         } else {
-            for process in self.list() {
-                process.kill_tree();
-            }
+            let all = self.list();
+            let leaders: Vec<_> = all.iter().map(|process| process.leader()).collect();
+            tree::kill(Target::Commands(&leaders));
         }
     }
 

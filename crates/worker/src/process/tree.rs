@@ -7,7 +7,7 @@
 //! from its environment *and* leaves the session *and* outlives its parents is out of reach here;
 //! the end of the worker still reaches it ([`Target::Everything`]).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -16,18 +16,22 @@ use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
 
 use super::environment::COOKIE;
 
+/// One command, by what tells its processes.
+#[derive(Clone, Debug)]
+pub(crate) struct Leader {
+    /// Its leader's pid, which is also its session and group.
+    pub(crate) pid: i32,
+    /// The value of its cookie.
+    pub(crate) cookie: String,
+    /// When the leader was reaped, if it was, in the kernel's ticks since boot.
+    pub(crate) reaped: Option<u64>,
+}
+
 /// Which processes are meant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target<'a> {
-    /// The tree of one command.
-    Command {
-        /// Its leader, whose pid is also its session and group.
-        leader: i32,
-        /// The value of its cookie.
-        cookie: &'a str,
-        /// When the leader was reaped, if it was, in the kernel's ticks since boot.
-        reaped: Option<u64>,
-    },
+    /// The trees of these commands.
+    Commands(&'a [Leader]),
     /// Every process below the worker; every process there is when the worker is PID 1.
     Everything,
 }
@@ -96,12 +100,12 @@ fn proc_is_ours() -> bool {
 fn signal_group(target: Target<'_>, signal: Signal) -> usize {
     match target {
         // A number that may be a stranger's is not signalled.
-        Target::Command {
-            reaped: Some(_), ..
-        } => 0,
-        Target::Command { leader, .. } => usize::from(
-            Pid::from_raw(leader).is_some_and(|group| kill_process_group(group, signal).is_ok()),
-        ),
+        Target::Commands(leaders) => leaders
+            .iter()
+            .filter(|leader| leader.reaped.is_none())
+            .filter_map(|leader| Pid::from_raw(leader.pid))
+            .filter(|group| kill_process_group(*group, signal).is_ok())
+            .count(),
         // "Group 1" is kill(-1), everything we may signal: right for PID 1 alone.
         Target::Everything if getpid().is_init() => {
             usize::from(kill_process_group(Pid::INIT, signal).is_ok())
@@ -139,19 +143,13 @@ fn members(target: Target<'_>) -> Vec<i32> {
             .filter(|stat| stat.parent == own)
             .map(|stat| stat.pid)
             .collect(),
-        Target::Command {
-            leader,
-            cookie,
-            reaped,
-        } => all
-            .iter()
-            .filter(|stat| {
-                let numbered = [stat.pid, stat.group, stat.session].contains(&leader);
-                let older = reaped.is_none_or(|moment| stat.started <= moment);
-                (numbered && older) || carries(stat.pid, cookie)
-            })
-            .map(|stat| stat.pid)
-            .collect(),
+        Target::Commands(leaders) => {
+            let wanted = Wanted::new(leaders);
+            all.iter()
+                .filter(|stat| wanted.holds(stat))
+                .map(|stat| stat.pid)
+                .collect()
+        }
     };
     found.remove(&own);
     loop {
@@ -169,6 +167,39 @@ fn members(target: Target<'_>) -> Vec<i32> {
     }
     found.remove(&1);
     found.into_iter().collect()
+}
+
+/// Commands, prepared for asking about many processes.
+struct Wanted<'a> {
+    numbers: HashMap<i32, Option<u64>>,
+    cookies: HashSet<&'a [u8]>,
+}
+
+impl<'a> Wanted<'a> {
+    fn new(leaders: &'a [Leader]) -> Self {
+        let mut numbers = HashMap::new();
+        for leader in leaders {
+            let slot = numbers.entry(leader.pid).or_insert(leader.reaped);
+            // Of two with one number, the one that lives, or else lived last, says who is older.
+            *slot = match (*slot, leader.reaped) {
+                (Some(one), Some(other)) => Some(one.max(other)),
+                _ => None,
+            };
+        }
+        let cookies = leaders
+            .iter()
+            .map(|leader| leader.cookie.as_bytes())
+            .collect();
+        Self { numbers, cookies }
+    }
+
+    fn holds(&self, stat: &Stat) -> bool {
+        let numbered = [stat.pid, stat.group, stat.session].iter().any(|number| {
+            let reaped = self.numbers.get(number);
+            reaped.is_some_and(|reaped| reaped.is_none_or(|moment| stat.started <= moment))
+        });
+        numbered || carries(stat.pid, &self.cookies)
+    }
 }
 
 fn scan() -> Vec<Stat> {
@@ -204,11 +235,10 @@ fn parse(pid: i32, stat: &[u8]) -> Option<Stat> {
     (!dead).then_some(stat)
 }
 
-fn carries(pid: i32, cookie: &str) -> bool {
-    let wanted = format!("{COOKIE}={cookie}");
+fn carries(pid: i32, cookies: &HashSet<&[u8]>) -> bool {
     let block = environment(&format!("/proc/{pid}/environ"));
     if !block.is_empty() {
-        return holds(&block, &wanted);
+        return holds(&block, cookies);
     }
     // The first thread may have ended and left the memory to the others.
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
@@ -217,20 +247,17 @@ fn carries(pid: i32, cookie: &str) -> bool {
     threads
         .flatten()
         .filter_map(|thread| {
-            thread
-                .path()
-                .join("environ")
-                .into_os_string()
-                .into_string()
-                .ok()
+            let path = thread.path().join("environ");
+            path.into_os_string().into_string().ok()
         })
-        .any(|path| holds(&environment(&path), &wanted))
+        .any(|path| holds(&environment(&path), cookies))
 }
 
-fn holds(block: &[u8], wanted: &str) -> bool {
-    block
-        .split(|byte| *byte == 0)
-        .any(|variable| variable == wanted.as_bytes())
+fn holds(block: &[u8], cookies: &HashSet<&[u8]>) -> bool {
+    let variables = block.split(|byte| *byte == 0);
+    variables
+        .filter_map(|variable| variable.strip_prefix(COOKIE.as_bytes())?.strip_prefix(b"="))
+        .any(|cookie| cookies.contains(cookie))
 }
 
 fn environment(path: &str) -> Vec<u8> {
@@ -245,6 +272,14 @@ fn environment(path: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn leader(pid: i32, reaped: Option<u64>) -> Leader {
+        Leader {
+            pid,
+            cookie: "none".into(),
+            reaped,
+        }
+    }
 
     #[test]
     fn a_name_full_of_parentheses_hides_nothing() {
@@ -278,14 +313,7 @@ mod tests {
     fn the_scan_sees_this_process_and_never_returns_it() {
         let own = getpid().as_raw_nonzero().get();
         assert!(scan().iter().any(|stat| stat.pid == own));
-        assert!(
-            !members(Target::Command {
-                leader: own,
-                cookie: "none",
-                reaped: None
-            })
-            .contains(&own)
-        );
+        assert!(!members(Target::Commands(&[leader(own, None)])).contains(&own));
     }
 
     #[test]
@@ -295,13 +323,8 @@ mod tests {
             .find(|stat| stat.pid == getpid().as_raw_nonzero().get())
             .unwrap();
         // Some older process of the same session stands for the leader whose number was reused.
-        let target = |reaped| Target::Command {
-            leader: stranger.session,
-            cookie: "none",
-            reaped,
-        };
         assert!(stranger.started <= ticks_since_boot());
-        let spared = members(target(Some(0)));
+        let spared = members(Target::Commands(&[leader(stranger.session, Some(0))]));
         assert!(!spared.contains(&stranger.session), "{spared:?}");
         assert_eq!(spared, Vec::<i32>::new());
     }
