@@ -76,7 +76,8 @@ impl Archive {
     }
 
     /// Appends an entry in the ustar form.
-    pub(crate) fn with(mut self, entry: Entry) -> Self {
+    pub(crate) fn with(mut self, entry: impl Into<Entry>) -> Self {
+        let entry = entry.into();
         let mut header = [0_u8; 512];
         put(&mut header, 0, 100, entry.name.as_bytes());
         put(&mut header, 100, 8, octal(entry.mode.into(), 7).as_bytes());

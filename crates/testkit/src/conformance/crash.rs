@@ -23,12 +23,11 @@ pub(crate) fn role() -> Option<String> {
 
 /// Makes the sandbox, says so, and waits to be killed.
 pub(crate) fn play(id: &str, backend: Result<Arc<dyn Backend>, String>) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_multi_thread()
+    let Ok(runtime) = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-    {
-        Ok(runtime) => runtime,
-        Err(_) => return ExitCode::FAILURE,
+    else {
+        return ExitCode::FAILURE;
     };
     let made: Verdict = runtime.block_on(async {
         let backend = backend.map_err(Failure::new)?;

@@ -20,47 +20,63 @@ use crate::conformance::limits::is_refused;
 
 pub(crate) const CASES: &[Case] = &[
     case!("egress", omitted_is_the_documented_default, always),
-    case!("egress", deny_all_blocks_a_connect_to_the_host, |b| denies(b)
-        .and(b.python())),
-    case!("egress", deny_all_blocks_every_address_of_the_host, |b| denies(b)
-        .and(b.attacker())),
-    case!("egress", deny_all_blocks_the_metadata_address, |b| denies(b)
-        .and(b.attacker())),
+    case!("egress", deny_all_blocks_a_connect_to_the_host, |b| denies(
+        b
+    )
+    .and(b.python())),
+    case!("egress", deny_all_blocks_every_address_of_the_host, |b| {
+        denies(b).and(b.attacker())
+    }),
+    case!("egress", deny_all_blocks_the_metadata_address, |b| denies(
+        b
+    )
+    .and(b.attacker())),
     case!("egress", deny_all_blocks_a_raw_socket, |b| denies(b)
         .and(b.attacker())),
     case!("egress", deny_all_blocks_udp, |b| denies(b)
         .and(b.attacker())),
     case!("egress", deny_all_resolves_no_name, |b| denies(b)
         .and(b.attacker())),
-    case!("egress", deny_all_blocks_abstract_sockets_of_the_host, |b| denies(b)
-        .and(b.attacker())),
+    case!(
+        "egress",
+        deny_all_blocks_abstract_sockets_of_the_host,
+        |b| denies(b).and(b.attacker())
+    ),
     case!("egress", deny_all_blocks_vsock, |b| denies(b)
         .and(b.attacker())),
-    case!("egress", deny_all_leaves_no_device_but_the_loopback, |b| denies(b)
-        .and(b.attacker())),
+    case!("egress", deny_all_leaves_no_device_but_the_loopback, |b| {
+        denies(b).and(b.attacker())
+    }),
     case!("egress", deny_all_keeps_the_loopback_inside, |b| denies(b)
         .and(b.attacker())),
-    case!("egress", deny_all_undeclared_is_refused, |b| When::undeclared(
-        b.capabilities.egress.deny_all > Strength::None,
-        "egress deny-all"
-    )),
+    case!("egress", deny_all_undeclared_is_refused, |b| {
+        When::undeclared(
+            b.capabilities.egress.deny_all > Strength::None,
+            "egress deny-all",
+        )
+    }),
     case!("egress", allow_all_reaches_the_host, |b| When::declared(
         b.capabilities.egress.allow_all,
         "egress allow-all"
     )
     .and(b.python())),
-    case!("egress", allow_all_undeclared_is_refused, |b| When::undeclared(
-        b.capabilities.egress.allow_all,
-        "egress allow-all"
-    )),
-    case!("egress", static_undeclared_is_refused, |b| When::undeclared(
-        b.capabilities.egress.static_hosts > Strength::None,
-        "egress static"
-    )),
-    case!("egress", resolver_undeclared_is_refused, |b| When::undeclared(
-        b.capabilities.egress.resolver > Strength::None,
-        "egress resolver"
-    )),
+    case!("egress", allow_all_undeclared_is_refused, |b| {
+        When::undeclared(b.capabilities.egress.allow_all, "egress allow-all")
+    }),
+    case!(
+        "egress",
+        static_undeclared_is_refused,
+        |b| When::undeclared(
+            b.capabilities.egress.static_hosts > Strength::None,
+            "egress static"
+        )
+    ),
+    case!("egress", resolver_undeclared_is_refused, |b| {
+        When::undeclared(
+            b.capabilities.egress.resolver > Strength::None,
+            "egress resolver",
+        )
+    }),
 ];
 
 fn denies(bench: &Bench) -> When {
@@ -163,7 +179,11 @@ async fn deny_all_blocks_every_address_of_the_host(bench: Arc<Bench>) -> Verdict
     // A host without IPv6 has no such door to leave open.
     let six = Door::open(Ipv6Addr::UNSPECIFIED.into()).await.ok();
     for address in addresses()? {
-        let door = if address.is_ipv4() { Some(&four) } else { six.as_ref() };
+        let door = if address.is_ipv4() {
+            Some(&four)
+        } else {
+            six.as_ref()
+        };
         let Some(door) = door else { continue };
         let (address, port) = (address.to_string(), door.port.to_string());
         probe(&sandbox, &["connect", &address, &port])
@@ -177,7 +197,13 @@ async fn deny_all_blocks_every_address_of_the_host(bench: Arc<Bench>) -> Verdict
 
 async fn deny_all_blocks_the_metadata_address(bench: Arc<Bench>) -> Verdict {
     let sandbox = denied(&bench).await?;
-    for address in ["169.254.169.254", "fd00:ec2::254", "10.0.0.1", "1.1.1.1", "0.0.0.0"] {
+    for address in [
+        "169.254.169.254",
+        "fd00:ec2::254",
+        "10.0.0.1",
+        "1.1.1.1",
+        "0.0.0.0",
+    ] {
         probe(&sandbox, &["connect", address, "80"])
             .await?
             .refused(&format!("a connection to {address}"))?;
@@ -187,8 +213,12 @@ async fn deny_all_blocks_the_metadata_address(bench: Arc<Bench>) -> Verdict {
 
 async fn deny_all_blocks_a_raw_socket(bench: Arc<Bench>) -> Verdict {
     let sandbox = denied(&bench).await?;
-    probe(&sandbox, &["raw", "1.1.1.1"]).await?.refused("a raw datagram")?;
-    probe(&sandbox, &["packet"]).await?.refused("a frame on the wire")?;
+    probe(&sandbox, &["raw", "1.1.1.1"])
+        .await?
+        .refused("a raw datagram")?;
+    probe(&sandbox, &["packet"])
+        .await?
+        .refused("a frame on the wire")?;
     Ok(())
 }
 
@@ -242,13 +272,17 @@ async fn deny_all_blocks_abstract_sockets_of_the_host(bench: Arc<Bench>) -> Verd
 
 async fn deny_all_blocks_vsock(bench: Arc<Bench>) -> Verdict {
     let sandbox = denied(&bench).await?;
-    probe(&sandbox, &["vsock"]).await?.refused("the hypervisor's socket")?;
+    probe(&sandbox, &["vsock"])
+        .await?
+        .refused("the hypervisor's socket")?;
     Ok(())
 }
 
 async fn deny_all_leaves_no_device_but_the_loopback(bench: Arc<Bench>) -> Verdict {
     let sandbox = denied(&bench).await?;
-    probe(&sandbox, &["interfaces"]).await?.refused("a network device")?;
+    probe(&sandbox, &["interfaces"])
+        .await?
+        .refused("a network device")?;
     Ok(())
 }
 

@@ -16,7 +16,11 @@ use crate::conformance::host;
 pub(crate) const CASES: &[Case] = &[
     case!("exec", argv_is_exact, always),
     case!("exec", a_long_argument_arrives_whole, always),
-    case!("exec", env_is_what_was_asked_and_nothing_of_the_host, always),
+    case!(
+        "exec",
+        env_is_what_was_asked_and_nothing_of_the_host,
+        always
+    ),
     case!("exec", cwd_is_the_workspace_unless_asked, always),
     case!("exec", stdin_is_exact_and_empty_when_absent, always),
     case!("exec", unread_stdin_does_not_hang, always),
@@ -26,14 +30,27 @@ pub(crate) const CASES: &[Case] = &[
     case!("exec", an_empty_argv_is_refused, always),
     case!("exec", signals_are_at_their_defaults, |b| b.system()),
     case!("exec", usage_is_measured, |b| b.system()),
-    case!("exec", a_timeout_ends_the_command_and_keeps_its_output, always),
+    case!(
+        "exec",
+        a_timeout_ends_the_command_and_keeps_its_output,
+        always
+    ),
     case!("exec", a_timeout_kills_daemons_too, |b| b.system()),
     case!("exec", the_sandbox_default_timeout_applies, always),
     case!("exec", a_background_child_does_not_hold_the_call, |b| b
         .system()),
     case!("exec", dropping_the_call_kills_the_tree, always),
-    case!("exec", cancelling_kills_the_tree_and_keeps_the_output, always),
-    case!("exec", ten_thousand_short_commands_leave_nothing, always, alone),
+    case!(
+        "exec",
+        cancelling_kills_the_tree_and_keeps_the_output,
+        always
+    ),
+    case!(
+        "exec",
+        ten_thousand_short_commands_leave_nothing,
+        always,
+        alone
+    ),
     case!("exec", a_hundred_at_once_do_not_mix, always),
 ];
 
@@ -333,12 +350,7 @@ async fn a_timeout_kills_daemons_too(bench: Arc<Bench>) -> Verdict {
 }
 
 /// Waits until the process is no more, or is a zombie.
-async fn ended(
-    bench: &Bench,
-    sandbox: &namzu_client::Sandbox,
-    pid: &str,
-    what: &str,
-) -> Verdict {
+async fn ended(bench: &Bench, sandbox: &namzu_client::Sandbox, pid: &str, what: &str) -> Verdict {
     let script = format!("cut -d' ' -f3 /proc/{pid}/stat 2>/dev/null || echo gone");
     host::eventually(bench.patience, what, || async {
         let state = line(sandbox, &script).await?;

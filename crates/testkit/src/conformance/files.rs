@@ -29,7 +29,12 @@ pub(crate) const CASES: &[Case] = &[
     case!("files", a_cap_is_kept_against_endless_files, |b| b.system()),
     case!("files", a_fifo_does_not_hang, |b| b.system()),
     case!("files", five_gibibytes_are_addressed, |b| b.system()),
-    case!("files", a_large_file_is_flat_in_memory, |b| b.system(), alone),
+    case!(
+        "files",
+        a_large_file_is_flat_in_memory,
+        |b| b.system(),
+        alone
+    ),
     case!("files", no_path_leads_to_the_host, walled),
     case!("files", no_link_leads_a_write_out, |b| walled(b)
         .and(b.system())),
@@ -54,7 +59,11 @@ async fn bytes_come_back_at_every_size(bench: Arc<Bench>) -> Verdict {
             "size of {len} bytes"
         );
         let back = files.read("sized.bin", 16 << 20).await?;
-        ensure!(back == bytes, "of {len} bytes {} came, or others", back.len());
+        ensure!(
+            back == bytes,
+            "of {len} bytes {} came, or others",
+            back.len()
+        );
         let count = files.write_from("streamed.bin", bytes.as_slice()).await?;
         ensure_eq!(count, len as u64, "bytes streamed in");
         let mut reader = files.reader("streamed.bin").await?;
@@ -88,7 +97,14 @@ async fn ranges_are_exact(bench: Arc<Bench>) -> Verdict {
     let files = sandbox.files();
     let bytes = pattern(10_000);
     files.write("ranged", &bytes).await?;
-    for (from, to) in [(0, 1), (0, 10_000), (1, 2), (4_000, 4_000), (9_999, 10_000), (255, 8_193)] {
+    for (from, to) in [
+        (0, 1),
+        (0, 10_000),
+        (1, 2),
+        (4_000, 4_000),
+        (9_999, 10_000),
+        (255, 8_193),
+    ] {
         let part = files.read_range("ranged", from..to).await?;
         let (from, to) = (usize::try_from(from)?, usize::try_from(to)?);
         ensure!(
@@ -117,17 +133,33 @@ async fn round_trip(sandbox: &Sandbox, name: &[u8]) -> Verdict {
             .any(|info| info.path.file_name() == Some(OsStr::from_bytes(name))),
         "{what} is not in the list: {listed:?}"
     );
-    ensure_eq!(files.read(&path, 1000).await?, name.to_vec(), "{what}: its bytes");
-    ensure_eq!(files.stat(&path).await?.size, name.len() as u64, "{what}: its size");
+    ensure_eq!(
+        files.read(&path, 1000).await?,
+        name.to_vec(),
+        "{what}: its bytes"
+    );
+    ensure_eq!(
+        files.stat(&path).await?.size,
+        name.len() as u64,
+        "{what}: its size"
+    );
     let inside = [b"names/".as_slice(), name].concat();
     let argv = [b"cat".to_vec(), b"--".to_vec(), inside];
     let printed = run(sandbox, ExecRequest::new(argv)).await?;
     ensure_eq!(printed, name.to_vec(), "{what}: what a command reads");
     let moved = Path::new("moved").join(OsStr::from_bytes(name));
     files.rename(&path, &moved).await?;
-    ensure_eq!(files.read(&moved, 1000).await?, name.to_vec(), "{what}: renamed");
+    ensure_eq!(
+        files.read(&moved, 1000).await?,
+        name.to_vec(),
+        "{what}: renamed"
+    );
     files.remove(&moved).await?;
-    refused_with(files.stat(&moved).await, ErrorCode::NotFound, &format!("{what}: removed"))?;
+    refused_with(
+        files.stat(&moved).await,
+        ErrorCode::NotFound,
+        &format!("{what}: removed"),
+    )?;
     Ok(())
 }
 
@@ -197,23 +229,51 @@ async fn failures_are_told_apart(bench: Arc<Bench>) -> Verdict {
     let files = sandbox.files();
     files.make_dir("dir").await?;
     files.write("file", "0123456789").await?;
-    refused_with(files.read("absent", 1).await, ErrorCode::NotFound, "reading what is absent")?;
-    refused_with(files.stat("absent").await, ErrorCode::NotFound, "stat of what is absent")?;
-    refused_with(files.list("absent", 1).await, ErrorCode::NotFound, "listing what is absent")?;
+    refused_with(
+        files.read("absent", 1).await,
+        ErrorCode::NotFound,
+        "reading what is absent",
+    )?;
+    refused_with(
+        files.stat("absent").await,
+        ErrorCode::NotFound,
+        "stat of what is absent",
+    )?;
+    refused_with(
+        files.list("absent", 1).await,
+        ErrorCode::NotFound,
+        "listing what is absent",
+    )?;
     refused_with(
         files.rename("absent", "b").await,
         ErrorCode::NotFound,
         "renaming what is absent",
     )?;
-    refused_with(files.read("file", 9).await, ErrorCode::InvalidArgument, "reading past the cap")?;
-    ensure_eq!(files.read("file", 10).await?.len(), 10, "reading up to the cap");
-    refused_with(files.read("dir", 9).await, ErrorCode::InvalidArgument, "reading a directory")?;
+    refused_with(
+        files.read("file", 9).await,
+        ErrorCode::InvalidArgument,
+        "reading past the cap",
+    )?;
+    ensure_eq!(
+        files.read("file", 10).await?.len(),
+        10,
+        "reading up to the cap"
+    );
+    refused_with(
+        files.read("dir", 9).await,
+        ErrorCode::InvalidArgument,
+        "reading a directory",
+    )?;
     refused_with(
         files.write("dir", "x").await,
         ErrorCode::InvalidArgument,
         "writing to a directory",
     )?;
-    refused_with(files.list("file", 1).await, ErrorCode::InvalidArgument, "listing a file")?;
+    refused_with(
+        files.list("file", 1).await,
+        ErrorCode::InvalidArgument,
+        "listing a file",
+    )?;
     refused_with(
         files.make_dir("dir").await,
         ErrorCode::AlreadyExists,
@@ -267,7 +327,11 @@ async fn list_stat_rename_remove(bench: Arc<Bench>) -> Verdict {
         "renamed with what is below"
     );
     files.remove("new").await?;
-    refused_with(files.stat("new/place/two").await, ErrorCode::NotFound, "removed")?;
+    refused_with(
+        files.stat("new/place/two").await,
+        ErrorCode::NotFound,
+        "removed",
+    )?;
     Ok(())
 }
 
@@ -275,20 +339,46 @@ async fn modes_and_links_are_reported(bench: Arc<Bench>) -> Verdict {
     let sandbox = bench.sandbox().await?;
     run(
         &sandbox,
-        sh("echo x > private; chmod 0640 private; echo '#!/bin/sh' > program; chmod 0755 program; \
-            ln -s private link; ln -s nowhere dangling"),
+        sh(
+            "echo x > private; chmod 0640 private; echo '#!/bin/sh' > program; chmod 0755 program; \
+            ln -s private link; ln -s nowhere dangling",
+        ),
     )
     .await?;
     let files = sandbox.files();
-    ensure_eq!(files.stat("private").await?.mode & 0o7777, 0o640, "mode of a file");
-    ensure_eq!(files.stat("program").await?.mode & 0o7777, 0o755, "mode of a program");
+    ensure_eq!(
+        files.stat("private").await?.mode & 0o7777,
+        0o640,
+        "mode of a file"
+    );
+    ensure_eq!(
+        files.stat("program").await?.mode & 0o7777,
+        0o755,
+        "mode of a program"
+    );
     let link = files.stat("link").await?;
-    ensure_eq!(link.link.map(|to| relative(&sandbox, &to)), Some("private".into()), "a link");
-    ensure_eq!(files.read("link", 10).await?, b"x\n".to_vec(), "through a link");
-    ensure_eq!(files.stat("dangling").await?.kind, FileKind::Symlink, "a link to nowhere");
+    ensure_eq!(
+        link.link.map(|to| relative(&sandbox, &to)),
+        Some("private".into()),
+        "a link"
+    );
+    ensure_eq!(
+        files.read("link", 10).await?,
+        b"x\n".to_vec(),
+        "through a link"
+    );
+    ensure_eq!(
+        files.stat("dangling").await?.kind,
+        FileKind::Symlink,
+        "a link to nowhere"
+    );
     // Writing keeps the mode.
     files.write("program", "#!/bin/sh\nexit 4\n").await?;
-    ensure_eq!(files.stat("program").await?.mode & 0o7777, 0o755, "mode after a write");
+    ensure_eq!(
+        files.stat("program").await?.mode & 0o7777,
+        0o755,
+        "mode after a write"
+    );
     if !bench.guest.root {
         run(&sandbox, sh("echo x > closed; chmod 0 closed")).await?;
         refused_with(
@@ -341,7 +431,11 @@ async fn five_gibibytes_are_addressed(bench: Arc<Bench>) -> Verdict {
         b"\0\0end".to_vec(),
         "its end"
     );
-    ensure_eq!(files.reader("huge").await?.len(), Some(SIZE + 3), "the length announced");
+    ensure_eq!(
+        files.reader("huge").await?.len(),
+        Some(SIZE + 3),
+        "the length announced"
+    );
     Ok(())
 }
 
@@ -350,7 +444,9 @@ async fn a_large_file_is_flat_in_memory(bench: Arc<Bench>) -> Verdict {
     const GROWTH: u64 = 16 << 20;
     let sandbox = bench.sandbox().await?;
     let files = sandbox.files();
-    files.write_from("warm", tokio::io::repeat(7).take(1 << 20)).await?;
+    files
+        .write_from("warm", tokio::io::repeat(7).take(1 << 20))
+        .await?;
     let before = host::resident()?;
     host::forget_peak()?;
     let count = files
@@ -387,14 +483,15 @@ async fn no_path_leads_to_the_host(bench: Arc<Bench>) -> Verdict {
     let path = secret.join("secret");
     std::fs::write(&path, "of the host")?;
     let climb = format!("{}{}", "../".repeat(40), path.display());
-    let inside = format!("{}/../../../../../..{}", sandbox.workspace(), path.display());
+    let inside = format!(
+        "{}/../../../../../..{}",
+        sandbox.workspace(),
+        path.display()
+    );
     let root = format!("/proc/1/root{}", path.display());
     for way in [path.display().to_string(), climb, inside, root] {
         if let Ok(bytes) = sandbox.files().read(&way, 100).await {
-            ensure!(
-                bytes != b"of the host",
-                "{way} leads to the host's file"
-            );
+            ensure!(bytes != b"of the host", "{way} leads to the host's file");
         }
     }
     Ok(())

@@ -16,7 +16,11 @@ use crate::conformance::host;
 
 pub(crate) const CASES: &[Case] = &[
     case!("isolation", host_files_are_not_there, files),
-    case!("isolation", the_host_account_database_gives_no_secret, files),
+    case!(
+        "isolation",
+        the_host_account_database_gives_no_secret,
+        files
+    ),
     case!("isolation", host_files_cannot_be_changed, files),
     case!("isolation", no_unix_socket_of_the_host_answers, files),
     case!("isolation", kernel_settings_are_read_only, files),
@@ -30,18 +34,23 @@ pub(crate) const CASES: &[Case] = &[
     case!("isolation", host_processes_cannot_be_signalled, processes),
     case!("isolation", the_worker_cannot_be_looked_into, processes),
     case!("isolation", the_worker_survives_every_signal, processes),
-    case!("isolation", a_fork_bomb_ends_with_the_sandbox, |b| processes(b)
-        .and(b.local())),
+    case!("isolation", a_fork_bomb_ends_with_the_sandbox, |b| {
+        processes(b).and(b.local())
+    }),
     case!("isolation", commands_inherit_three_descriptors, |b| b
         .attacker()),
     case!("isolation", no_capability_is_held, processes),
     case!("isolation", ipc_is_private, processes),
-    case!("isolation", the_terminal_cannot_be_typed_into, |b| processes(b)),
-    case!("isolation", dangerous_system_calls_are_refused, |b| When::declared(
-        b.capabilities.syscalls == Strength::Enforced,
-        "a system-call filter, enforced,"
-    )
-    .and(b.attacker())),
+    case!("isolation", the_terminal_cannot_be_typed_into, |b| {
+        processes(b)
+    }),
+    case!("isolation", dangerous_system_calls_are_refused, |b| {
+        When::declared(
+            b.capabilities.syscalls == Strength::Enforced,
+            "a system-call filter, enforced,",
+        )
+        .and(b.attacker())
+    }),
     case!("isolation", privileged_system_calls_are_refused, processes),
 ];
 
@@ -98,7 +107,11 @@ async fn host_files_are_not_there(bench: Arc<Bench>) -> Verdict {
         let path = secret.display().to_string();
         let root = format!("/proc/1/root{path}");
         let cwd = format!("/proc/1/cwd/../../../../../..{path}");
-        all_refused(&sandbox, &[&["read", &path], &["read", &root], &["read", &cwd]]).await?;
+        all_refused(
+            &sandbox,
+            &[&["read", &path], &["read", &root], &["read", &cwd]],
+        )
+        .await?;
     }
     Ok(())
 }
@@ -135,16 +148,24 @@ async fn host_files_cannot_be_changed(bench: Arc<Bench>) -> Verdict {
     let sandbox = bench.sandbox().await?;
     let name = host::marker("planted")?;
     let mut inside = Vec::new();
-    for dir in ["/usr", "/usr/bin", "/usr/local/bin", "/etc", "/lib", "/bin", "/opt", "/var", "/run", "/"] {
+    for dir in [
+        "/usr",
+        "/usr/bin",
+        "/usr/local/bin",
+        "/etc",
+        "/lib",
+        "/bin",
+        "/opt",
+        "/var",
+        "/run",
+        "/",
+    ] {
         inside.push(format!("{dir}/{name}"));
     }
     for path in &inside {
         // A sandbox may have places of its own by these names; what counts is the host.
         probe(&sandbox, &["create", path]).await?;
-        ensure!(
-            !Path::new(path).exists(),
-            "{path} was made on the host"
-        );
+        ensure!(!Path::new(path).exists(), "{path} was made on the host");
     }
     all_refused(
         &sandbox,
@@ -238,19 +259,33 @@ async fn tmp_shm_and_home_are_private(bench: Arc<Bench>) -> Verdict {
     let name = host::marker("private")?;
     for dir in ["/tmp", "/dev/shm", "\"$HOME\""] {
         // Writable, as programs expect, and not the host's.
-        line(&sandbox, &format!("echo x > {dir}/{name} && cat {dir}/{name}")).await?;
+        line(
+            &sandbox,
+            &format!("echo x > {dir}/{name} && cat {dir}/{name}"),
+        )
+        .await?;
     }
     let left = host::traces(&name);
     ensure!(left.is_empty(), "the host has {left:?}");
     // POSIX semaphores live in /dev/shm.
-    probe(&sandbox, &["semaphore"]).await?.given("a semaphore of its own")?;
+    probe(&sandbox, &["semaphore"])
+        .await?
+        .given("a semaphore of its own")?;
     Ok(())
 }
 
 async fn two_sandboxes_share_nothing(bench: Arc<Bench>) -> Verdict {
     let (one, two) = (bench.sandbox().await?, bench.sandbox().await?);
-    run(&one, sh("echo mine > \"$HOME/note\"; echo mine > /tmp/note; echo mine > note")).await?;
-    let seen = line(&two, "cat \"$HOME/note\" /tmp/note note 2>/dev/null | wc -l").await?;
+    run(
+        &one,
+        sh("echo mine > \"$HOME/note\"; echo mine > /tmp/note; echo mine > note"),
+    )
+    .await?;
+    let seen = line(
+        &two,
+        "cat \"$HOME/note\" /tmp/note note 2>/dev/null | wc -l",
+    )
+    .await?;
     ensure_eq!(seen.trim(), "0", "notes of one sandbox that another reads");
     let mut request = sh("while :; do sleep 1000; done");
     let mark = host::marker("neighbour")?;
@@ -258,7 +293,10 @@ async fn two_sandboxes_share_nothing(bench: Arc<Bench>) -> Verdict {
     let _running = one.spawn(request).await?;
     let seen = line(
         &two,
-        &format!("cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | grep -cx '[n]{}' || true", &mark[1..]),
+        &format!(
+            "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | grep -cx '[n]{}' || true",
+            &mark[1..]
+        ),
     )
     .await?;
     ensure_eq!(seen, "0", "processes of one sandbox that another sees");
@@ -285,7 +323,10 @@ async fn host_processes_are_invisible(bench: Arc<Bench>) -> Verdict {
         &mark[1..]
     );
     ensure_eq!(line(&sandbox, &script).await?, "0", "host processes seen");
-    let count: u32 = line(&sandbox, "ls -d /proc/[0-9]* | wc -l").await?.trim().parse()?;
+    let count: u32 = line(&sandbox, "ls -d /proc/[0-9]* | wc -l")
+        .await?
+        .trim()
+        .parse()?;
     ensure!(count < 12, "{count} processes are seen in a fresh sandbox");
     Ok(())
 }
@@ -301,7 +342,10 @@ async fn host_processes_cannot_be_signalled(bench: Arc<Bench>) -> Verdict {
     all_refused(&sandbox, &[&["kill", &us, "0"], &["kill", &pid, "9"]]).await?;
     // To everybody at once: whatever that hits is inside.
     let _ = sandbox.exec(sh("kill -9 -1")).await;
-    ensure!(child.try_wait()?.is_none(), "a process of the host was killed");
+    ensure!(
+        child.try_wait()?.is_none(),
+        "a process of the host was killed"
+    );
     Ok(())
 }
 
@@ -353,7 +397,11 @@ async fn a_fork_bomb_ends_with_the_sandbox(bench: Arc<Bench>) -> Verdict {
     let _running = sandbox.spawn_background(request).await?;
     host::eventually(bench.patience, "all are up", || async {
         let up = host::marked(&mark)?.len();
-        Ok(if up >= 65 { Ok(()) } else { Err(format!("{up} are")) })
+        Ok(if up >= 65 {
+            Ok(())
+        } else {
+            Err(format!("{up} are"))
+        })
     })
     .await?;
     sandbox.destroy().await?;

@@ -13,10 +13,19 @@ use crate::conformance::host;
 pub(crate) const CASES: &[Case] = &[
     case!("output", bytes_of_every_value_come_back, always),
     case!("output", the_two_streams_are_apart, always),
-    case!("output", caps_keep_head_and_tail_and_count_everything, always),
+    case!(
+        "output",
+        caps_keep_head_and_tail_and_count_everything,
+        always
+    ),
     case!("output", a_stream_is_whole_and_in_order, always),
     case!("output", a_flood_is_flat_in_memory, always, alone),
-    case!("output", a_flood_nobody_reads_is_flat_inside, |b| b.system(), alone),
+    case!(
+        "output",
+        a_flood_nobody_reads_is_flat_inside,
+        |b| b.system(),
+        alone
+    ),
     case!("output", the_last_bytes_before_the_end_are_not_lost, always),
 ];
 
@@ -47,7 +56,14 @@ async fn the_two_streams_are_apart(bench: Arc<Bench>) -> Verdict {
 async fn caps_keep_head_and_tail_and_count_everything(bench: Arc<Bench>) -> Verdict {
     let sandbox = bench.sandbox().await?;
     let input = pattern(1 << 20);
-    for (head, tail) in [(1000, 500), (0, 700), (700, 0), (0, 0), (1 << 20, 1), (1, 1 << 20)] {
+    for (head, tail) in [
+        (1000, 500),
+        (0, 700),
+        (700, 0),
+        (0, 0),
+        (1 << 20, 1),
+        (1, 1 << 20),
+    ] {
         let mut request = ExecRequest::new(["cat"]);
         request.stdin = Some(input.clone());
         request.output = OutputCap { head, tail };

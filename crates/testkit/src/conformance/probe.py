@@ -5,7 +5,7 @@ Exit code: 0 the kernel gave it, 10 it refused (the reason on stdout), 11 it can
 Anything else is a fault of the probe itself.
 """
 
-import ctypes, errno, mmap, os, platform, signal, socket, struct, sys, time
+import ctypes, errno, mmap, os, platform, select, signal, socket, struct, sys, time
 
 GIVEN, REFUSED, NOT_HERE = 0, 10, 11
 libc = ctypes.CDLL(None, use_errno=True)
@@ -175,11 +175,12 @@ def alloc_forked(mib, children):
         pids.append(pid)
     os.close(told)
     got = 0
-    while got < int(children):
-        more = os.read(ready, 64)
-        if not more:
-            break
-        got += len(more)
+    died = False
+    while got < int(children) and not died:
+        if select.select([ready], [], [], 0.05)[0]:
+            got += len(os.read(ready, 64))
+        # Those that live hold the pipe, so a death does not show on it.
+        died = any(os.waitid(os.P_PID, p, os.WEXITED | os.WNOHANG | os.WNOWAIT) for p in pids)
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)

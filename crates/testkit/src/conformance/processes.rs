@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use namzu_client::{
-    Cursor, Event, ExecRequest, ExitStatus, Process, Sandbox, Selector,
-};
+use namzu_client::{Cursor, Event, ExecRequest, ExitStatus, Process, Sandbox, Selector};
 use namzu_core::ErrorCode;
 
 use crate::conformance::bench::{Bench, run, sh};
@@ -15,10 +13,26 @@ use crate::conformance::host;
 
 pub(crate) const CASES: &[Case] = &[
     case!("processes", a_running_command_is_listed, always),
-    case!("processes", stdin_is_fed_piece_by_piece_until_closed, always),
-    case!("processes", writing_to_an_ended_command_is_not_found, always),
-    case!("processes", a_background_command_outlives_its_handle, always),
-    case!("processes", input_given_to_a_background_command_arrives, always),
+    case!(
+        "processes",
+        stdin_is_fed_piece_by_piece_until_closed,
+        always
+    ),
+    case!(
+        "processes",
+        writing_to_an_ended_command_is_not_found,
+        always
+    ),
+    case!(
+        "processes",
+        a_background_command_outlives_its_handle,
+        always
+    ),
+    case!(
+        "processes",
+        input_given_to_a_background_command_arrives,
+        always
+    ),
     case!("processes", dropping_a_handle_kills_the_tree, always),
     case!("processes", attach_resumes_at_the_byte_cursor, always),
     case!("processes", attach_by_tag_finds_the_same, always),
@@ -26,8 +40,11 @@ pub(crate) const CASES: &[Case] = &[
     case!("processes", attaching_to_nothing_is_not_found, always),
     case!("processes", two_listeners_see_the_same_bytes, always),
     case!("processes", a_signal_reaches_the_command, always),
-    case!("processes", a_signal_without_tree_spares_the_children, |b| b
-        .system()),
+    case!(
+        "processes",
+        a_signal_without_tree_spares_the_children,
+        |b| b.system()
+    ),
     case!("processes", killing_the_tree_leaves_no_descendant, |b| b
         .system()),
     case!("processes", no_signal_is_refused, always),
@@ -70,7 +87,11 @@ async fn a_running_command_is_listed(bench: Arc<Bench>) -> Verdict {
         .find(|p| p.pid == process.pid())
         .ok_or_else(|| Failure::new(format!("{} is not in {all:?}", process.pid())))?;
     ensure_eq!(info.tag.as_deref(), Some("lister"), "its tag");
-    ensure_eq!(info.argv, vec!["cat".to_owned(), "-u".to_owned()], "its argv");
+    ensure_eq!(
+        info.argv,
+        vec!["cat".to_owned(), "-u".to_owned()],
+        "its argv"
+    );
     ensure_eq!(info.exit, None, "its end, while it runs");
     process.close_stdin().await?;
     let output = process.wait().await?;
@@ -224,9 +245,7 @@ async fn a_cursor_too_old_is_expired(bench: Arc<Bench>) -> Verdict {
     let (pid, now) = (process.pid(), process.cursor());
     drop(process);
     refused_with(
-        sandbox
-            .attach(Selector::Pid(pid), Cursor::default())
-            .await,
+        sandbox.attach(Selector::Pid(pid), Cursor::default()).await,
         ErrorCode::CursorExpired,
         "a cursor whose bytes are gone",
     )?;
@@ -237,10 +256,7 @@ async fn a_cursor_too_old_is_expired(bench: Arc<Bench>) -> Verdict {
 
 async fn attaching_to_nothing_is_not_found(bench: Arc<Bench>) -> Verdict {
     let sandbox = bench.sandbox().await?;
-    for selector in [
-        Selector::Pid(4_000_000),
-        Selector::Tag("nobody".to_owned()),
-    ] {
+    for selector in [Selector::Pid(4_000_000), Selector::Tag("nobody".to_owned())] {
         let what = format!("{selector:?}");
         refused_with(
             sandbox.attach(selector.clone(), Cursor::default()).await,
@@ -275,7 +291,11 @@ async fn two_listeners_see_the_same_bytes(bench: Arc<Bench>) -> Verdict {
     );
     first.close_stdin().await?;
     ensure_eq!(first.wait().await?.status, ExitStatus::Code(0), "one end");
-    ensure_eq!(second.wait().await?.status, ExitStatus::Code(0), "the other");
+    ensure_eq!(
+        second.wait().await?.status,
+        ExitStatus::Code(0),
+        "the other"
+    );
     Ok(())
 }
 
@@ -306,8 +326,9 @@ async fn family(sandbox: &Sandbox, marker: &str) -> Verdict<Process> {
 async fn count(sandbox: &Sandbox, marker: &str) -> Verdict<u32> {
     // `[` keeps the command from finding itself.
     let (first, rest) = marker.split_at(1);
-    let script =
-        format!("cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -cx '[{first}]{rest}'");
+    let script = format!(
+        "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -cx '[{first}]{rest}'"
+    );
     let output = sandbox.exec(sh(&script)).await?;
     Ok(output.stdout.text_lossy().trim().parse()?)
 }

@@ -16,8 +16,7 @@ pub(crate) const CASES: &[Case] = &[
     case!("tar", unpacked_files_have_content_mode_and_links, |b| b
         .system()),
     case!("tar", an_entry_that_leaves_is_refused, |b| b.system()),
-    case!("tar", a_link_cannot_carry_a_later_entry_out, |b| b
-        .system()),
+    case!("tar", a_link_cannot_carry_a_later_entry_out, |b| b.system()),
     case!("tar", devices_and_privileged_bits_do_not_come_out, |b| b
         .system()),
     case!("tar", a_broken_stream_is_refused, |b| b.system()),
@@ -38,7 +37,11 @@ async fn a_tree_survives_the_round_trip(bench: Arc<Bench>) -> Verdict {
     )
     .await?;
     let mut packed = Vec::new();
-    files.tar_out("from").await?.read_to_end(&mut packed).await?;
+    files
+        .tar_out("from")
+        .await?
+        .read_to_end(&mut packed)
+        .await?;
     files.make_dir("to").await?;
     files.tar_in("to", packed.as_slice()).await?;
     let digest = |root: &str| {
@@ -73,10 +76,26 @@ async fn unpacked_files_have_content_mode_and_links(bench: Arc<Bench>) -> Verdic
     files.make_dir("to").await?;
     let count = files.tar_in("to", stream.as_slice()).await?;
     ensure_eq!(count, stream.len() as u64, "bytes of the stream");
-    ensure_eq!(files.read("to/d/file", 100).await?, b"content".to_vec(), "a file");
-    ensure_eq!(files.stat("to/d/file").await?.mode & 0o777, 0o640, "its mode");
-    ensure_eq!(files.read("to/d/link", 100).await?, b"content".to_vec(), "a link");
-    ensure_eq!(files.read("to/d/hard", 100).await?, b"content".to_vec(), "a hard link");
+    ensure_eq!(
+        files.read("to/d/file", 100).await?,
+        b"content".to_vec(),
+        "a file"
+    );
+    ensure_eq!(
+        files.stat("to/d/file").await?.mode & 0o777,
+        0o640,
+        "its mode"
+    );
+    ensure_eq!(
+        files.read("to/d/link", 100).await?,
+        b"content".to_vec(),
+        "a link"
+    );
+    ensure_eq!(
+        files.read("to/d/hard", 100).await?,
+        b"content".to_vec(),
+        "a hard link"
+    );
     ensure_eq!(
         files.read("to/no/parent/entry", 100).await?,
         b"deep".to_vec(),
@@ -157,7 +176,11 @@ async fn a_link_cannot_carry_a_later_entry_out(bench: Arc<Bench>) -> Verdict {
     run(&sandbox, sh("mkdir planted; ln -s ../outside planted/way")).await?;
     let through = Archive::new().with(Entry::file("way/new", b"hit")).finish();
     let _ = files.tar_in("planted", through.as_slice()).await;
-    ensure_eq!(files.list("outside", 1).await?.len(), 1, "files behind a planted link");
+    ensure_eq!(
+        files.list("outside", 1).await?.len(),
+        1,
+        "files behind a planted link"
+    );
     Ok(())
 }
 
@@ -165,7 +188,11 @@ async fn devices_and_privileged_bits_do_not_come_out(bench: Arc<Bench>) -> Verdi
     let sandbox = bench.sandbox().await?;
     let files = sandbox.files();
     files.make_dir("to").await?;
-    for device in [Entry::device("to/../node", false), Entry::device("disk", true), Entry::device("memory", false)] {
+    for device in [
+        Entry::device("to/../node", false),
+        Entry::device("disk", true),
+        Entry::device("memory", false),
+    ] {
         let stream = Archive::new().with(device).finish();
         let _ = files.tar_in("to", stream.as_slice()).await;
     }

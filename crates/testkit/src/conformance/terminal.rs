@@ -52,7 +52,9 @@ async fn until(process: &mut Process, word: &str) -> Verdict<String> {
 async fn a_command_gets_a_terminal_of_its_size(bench: Arc<Bench>) -> Verdict {
     let sandbox = bench.sandbox().await?;
     let output = sandbox
-        .exec(on_terminal("test -t 0 && test -t 1 && test -t 2 && stty size && exit 5"))
+        .exec(on_terminal(
+            "test -t 0 && test -t 1 && test -t 2 && stty size && exit 5",
+        ))
         .await?;
     ensure_eq!(
         output.stdout.text_lossy().trim_end(),
@@ -73,7 +75,9 @@ async fn a_command_gets_a_terminal_of_its_size(bench: Arc<Bench>) -> Verdict {
 async fn without_one_there_is_none(bench: Arc<Bench>) -> Verdict {
     let sandbox = bench.sandbox().await?;
     let output = sandbox
-        .exec(sh("test -t 0 || test -t 1 || test -t 2 || (: > /dev/tty) 2>/dev/null"))
+        .exec(sh(
+            "test -t 0 || test -t 1 || test -t 2 || (: > /dev/tty) 2>/dev/null",
+        ))
         .await?;
     ensure!(
         !output.status.success(),
@@ -105,7 +109,9 @@ async fn resize_reaches_the_command(bench: Arc<Bench>) -> Verdict {
 async fn control_c_interrupts_the_foreground(bench: Arc<Bench>) -> Verdict {
     let sandbox = bench.sandbox().await?;
     let mut process = sandbox
-        .spawn(on_terminal("trap 'echo caught; exit 42' INT; echo ready; while :; do sleep 1; done"))
+        .spawn(on_terminal(
+            "trap 'echo caught; exit 42' INT; echo ready; while :; do sleep 1; done",
+        ))
         .await?;
     until(&mut process, "ready").await?;
     process.write(b"\x03").await?;

@@ -1,8 +1,8 @@
 //! Tunnels: connections in and out through the line to the worker.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use namzu_client::{ExecRequest, Process, Sandbox};
 use namzu_core::ErrorCode;
@@ -18,11 +18,9 @@ use crate::conformance::processes::read_at_least;
 pub(crate) const CASES: &[Case] = &[
     case!("tunnels", expose_carries_bytes_both_ways, declared),
     case!("tunnels", expose_carries_many_at_once, declared),
-    case!("tunnels", exposing_a_closed_port_is_not_found, |b| When::declared(
-        b.capabilities.tunnels,
-        "tunnels"
-    )
-    .and(b.system())),
+    case!("tunnels", exposing_a_closed_port_is_not_found, |b| {
+        When::declared(b.capabilities.tunnels, "tunnels").and(b.system())
+    }),
     case!("tunnels", reach_leads_out_to_what_the_host_dials, declared),
     case!("tunnels", dropping_reach_closes_the_port, declared),
     case!("tunnels", undeclared_is_refused, |b| When::undeclared(
@@ -107,10 +105,7 @@ async fn exposing_a_closed_port_is_not_found(bench: Arc<Bench>) -> Verdict {
 async fn reach_leads_out_to_what_the_host_dials(bench: Arc<Bench>) -> Verdict {
     let sandbox = bench.sandbox().await?;
     let dialled = Arc::new(AtomicU32::new(0));
-    let (count, answering) = (
-        Arc::clone(&dialled),
-        Arc::new(Mutex::new(JoinSet::new())),
-    );
+    let (count, answering) = (Arc::clone(&dialled), Arc::new(Mutex::new(JoinSet::new())));
     let tasks = Arc::clone(&answering);
     let reach = sandbox
         .reach(0, move || {
@@ -136,7 +131,11 @@ async fn reach_leads_out_to_what_the_host_dials(bench: Arc<Bench>) -> Verdict {
         let back = run(&sandbox, request).await?;
         let wanted: Vec<u8> = bytes.into_iter().rev().collect();
         ensure!(back == wanted, "{} bytes came back, or others", back.len());
-        ensure_eq!(dialled.load(Ordering::SeqCst), round, "calls of the dialler");
+        ensure_eq!(
+            dialled.load(Ordering::SeqCst),
+            round,
+            "calls of the dialler"
+        );
     }
     Ok(())
 }

@@ -14,8 +14,9 @@ use crate::conformance::limits::is_refused;
 
 pub(crate) const CASES: &[Case] = &[
     case!("workspace", private_is_empty_and_writable, always),
-    case!("workspace", a_host_directory_is_shared_both_ways, |b| mounted(b)
-        .and(b.system())),
+    case!("workspace", a_host_directory_is_shared_both_ways, |b| {
+        mounted(b).and(b.system())
+    }),
     case!("workspace", read_only_is_read_only, |b| When::declared(
         b.capabilities.read_only_workspace,
         "a read-only workspace"
@@ -90,7 +91,11 @@ async fn read_only_is_read_only(bench: Arc<Bench>) -> Verdict {
         .map(|entry| entry.map(|e| e.file_name()))
         .collect::<Result<_, _>>()?;
     ensure_eq!(names, ["kept"], "what the host has");
-    ensure_eq!(std::fs::read_to_string(place.join("kept"))?, "kept", "its content");
+    ensure_eq!(
+        std::fs::read_to_string(place.join("kept"))?,
+        "kept",
+        "its content"
+    );
     Ok(())
 }
 

@@ -4,10 +4,10 @@ use http::header::{ACCEPT_RANGES, CONTENT_RANGE, RANGE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use namzu_protocol::connect::Code;
 
+use crate::fake::Fault;
 use crate::fake::machine::{Machine, WORKSPACE};
 use crate::fake::reply::{Body, Refusal, respond};
 use crate::fake::tree::absolute;
-use crate::fake::Fault;
 
 const BYTES: &str = "application/octet-stream";
 
@@ -15,10 +15,7 @@ const BYTES: &str = "application/octet-stream";
 pub(crate) fn place(machine: &Machine, path: &str) -> String {
     let path = absolute(path, WORKSPACE);
     if machine.has(Fault::TrimsNames) {
-        path.split('/')
-            .map(str::trim)
-            .collect::<Vec<_>>()
-            .join("/")
+        path.split('/').map(str::trim).collect::<Vec<_>>().join("/")
     } else {
         path
     }

@@ -80,9 +80,8 @@ impl Fake {
     }
 
     fn controls(&self, spec: &SandboxSpec) -> Controls {
-        let simulated = |detail: &str| {
-            ControlReport::new(Strength::Enforced, "simulated", detail.to_owned())
-        };
+        let simulated =
+            |detail: &str| ControlReport::new(Strength::Enforced, "simulated", detail.to_owned());
         let asked = |wanted: bool| {
             if wanted {
                 simulated("as asked")
@@ -154,9 +153,10 @@ impl Backend for Fake {
     }
 
     async fn launch(&self, spec: &SandboxSpec) -> Result<Launched> {
-        let mut id = spec.id.clone().ok_or_else(|| {
-            Error::new(ErrorCode::Internal, "launch a sandbox without a name")
-        })?;
+        let mut id = spec
+            .id
+            .clone()
+            .ok_or_else(|| Error::new(ErrorCode::Internal, "launch a sandbox without a name"))?;
         if self.has(Fault::IgnoresId) {
             id = "always-the-same".parse().unwrap_or(id);
         }

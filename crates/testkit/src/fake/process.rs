@@ -151,7 +151,10 @@ impl Process {
             return Err(Refusal::new(Code::NotFound, "the process has ended"));
         }
         if !state.input_open {
-            return Err(Refusal::new(Code::FailedPrecondition, "its input is closed"));
+            return Err(Refusal::new(
+                Code::FailedPrecondition,
+                "its input is closed",
+            ));
         }
         state.input.extend(bytes);
         drop(state);

@@ -61,9 +61,7 @@ impl Refusal {
 }
 
 /// The bytes of an envelope; ours are never longer than its length field can say.
-pub(crate) fn frame(
-    envelope: Result<Envelope, namzu_protocol::connect::EnvelopeError>,
-) -> Bytes {
+pub(crate) fn frame(envelope: Result<Envelope, namzu_protocol::connect::EnvelopeError>) -> Bytes {
     envelope.map(Envelope::into_bytes).unwrap_or_default()
 }
 
@@ -75,10 +73,9 @@ pub(crate) fn respond(
     let mut response = Response::new(Full::new(body.into()).boxed_unsync());
     *response.status_mut() =
         StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response.headers_mut().insert(
-        CONTENT_TYPE,
-        http::HeaderValue::from_static(content_type),
-    );
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, http::HeaderValue::from_static(content_type));
     response
 }
 
@@ -89,9 +86,8 @@ pub(crate) fn stream(
     use futures_util::StreamExt;
     let frames = frames.map(|bytes| Ok(Frame::data(bytes)));
     let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
-    response.headers_mut().insert(
-        CONTENT_TYPE,
-        http::HeaderValue::from_static(content_type),
-    );
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, http::HeaderValue::from_static(content_type));
     response
 }

@@ -67,12 +67,7 @@ fn info(machine: &Machine) -> Response<Body> {
     respond(200, "application/json", ext::to_json(&info))
 }
 
-fn call(
-    machine: &Arc<Machine>,
-    path: &str,
-    headers: &HeaderMap,
-    body: Bytes,
-) -> Response<Body> {
+fn call(machine: &Arc<Machine>, path: &str, headers: &HeaderMap, body: Bytes) -> Response<Body> {
     let kind = headers
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())

@@ -1,4 +1,8 @@
 //! The calls of the envd wire that need no kernel.
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "every call takes its decoded request, and some keep parts of it"
+)]
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -41,7 +45,10 @@ pub(crate) fn only_message<Q: WireMessage>(codec: Codec, mut body: Bytes) -> Res
     }
 }
 
-fn find(machine: &Machine, selector: Option<wire::ProcessSelector>) -> Result<Arc<Process>, Refusal> {
+fn find(
+    machine: &Machine,
+    selector: Option<wire::ProcessSelector>,
+) -> Result<Arc<Process>, Refusal> {
     let processes = machine.processes();
     let found = match selector.and_then(|selector| selector.selector) {
         Some(Selector::Pid(pid)) => processes.get(&pid),
@@ -162,7 +169,9 @@ pub(crate) async fn stream_input(
     let mut process = None;
     while let Some(piece) = body.frame().await {
         let piece = piece.map_err(|err| invalid(err.to_string()))?;
-        let Ok(mut chunk) = piece.into_data() else { continue };
+        let Ok(mut chunk) = piece.into_data() else {
+            continue;
+        };
         while let Some(frame) = decoder
             .decode(&mut chunk)
             .map_err(|err| invalid(err.to_string()))?
@@ -210,8 +219,7 @@ fn signal(machine: &Machine, process: &Process, number: i32) -> Result<(), Refus
 
 /// The kill of a tree; a simulated command is its own whole tree.
 pub(crate) fn kill(machine: &Machine, body: &[u8]) -> Result<ext::KillResponse, Refusal> {
-    let request: ext::KillRequest =
-        ext::from_json(body).map_err(|err| invalid(err.to_string()))?;
+    let request: ext::KillRequest = ext::from_json(body).map_err(|err| invalid(err.to_string()))?;
     let selector = match (request.pid, request.tag) {
         (Some(pid), None) => wire::ProcessSelector::pid(pid),
         (None, Some(tag)) => wire::ProcessSelector::tag(tag),

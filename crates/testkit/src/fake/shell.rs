@@ -26,13 +26,13 @@ pub(crate) fn start(
 ) -> Result<(Arc<Process>, bool), Refusal> {
     let config = request.process.unwrap_or_default();
     let options = request.options.unwrap_or_default();
-    let mut argv: Vec<Vec<u8>> = if options.argv.is_empty() || machine.has(Fault::ReadsArgumentsAsText)
-    {
-        let words = std::iter::once(&config.cmd).chain(&config.args);
-        words.map(|word| word.clone().into_bytes()).collect()
-    } else {
-        options.argv.iter().map(|word| word.to_vec()).collect()
-    };
+    let mut argv: Vec<Vec<u8>> =
+        if options.argv.is_empty() || machine.has(Fault::ReadsArgumentsAsText) {
+            let words = std::iter::once(&config.cmd).chain(&config.args);
+            words.map(|word| word.clone().into_bytes()).collect()
+        } else {
+            options.argv.iter().map(|word| word.to_vec()).collect()
+        };
     if machine.has(Fault::DropsEmptyArguments) {
         argv.retain(|word| !word.is_empty());
     }
@@ -65,7 +65,9 @@ pub(crate) fn start(
         config,
         request.stdin.unwrap_or_default(),
     );
-    machine.processes().insert(process.pid, Arc::clone(&process));
+    machine
+        .processes()
+        .insert(process.pid, Arc::clone(&process));
     let context = Context {
         machine: Arc::clone(machine),
         process: Arc::clone(&process),
@@ -82,7 +84,10 @@ pub(crate) fn start(
         .map(Duration::from_millis);
     machine.tasks().spawn(live(context, argv, timeout));
     let owned = options.kill_on_disconnect && !machine.has(Fault::LeavesDroppedCommands);
-    Ok((process, owned || machine.has(Fault::KillsBackgroundCommands)))
+    Ok((
+        process,
+        owned || machine.has(Fault::KillsBackgroundCommands),
+    ))
 }
 
 fn is_program(argv: &[Vec<u8>]) -> bool {
@@ -107,9 +112,7 @@ async fn live(context: Context, argv: Vec<Vec<u8>>, timeout: Option<Duration>) {
     let machine = &context.machine;
     let exit = match exit {
         Exit::Code(_) if machine.has(Fault::SwallowsExitCode) => Exit::Code(0),
-        Exit::Signal(signal) if machine.has(Fault::TellsSignalsAsCodes) => {
-            Exit::Code(128 + signal)
-        }
+        Exit::Signal(signal) if machine.has(Fault::TellsSignalsAsCodes) => Exit::Code(128 + signal),
         exit => exit,
     };
     context.process.end(exit);
@@ -167,7 +170,10 @@ impl Context {
                 self.out(statement, &line).await
             }
             b"printf" => self.out(statement, &printf(arguments)).await,
-            b"pwd" => self.out(statement, format!("{}\n", self.cwd).as_bytes()).await,
+            b"pwd" => {
+                self.out(statement, format!("{}\n", self.cwd).as_bytes())
+                    .await
+            }
             b"id" => self.out(statement, b"1000\n").await,
             b"env" => {
                 let lines: String = self
@@ -328,7 +334,9 @@ impl Context {
         if given {
             return Exit::Code(0);
         }
-        self.process.print(STDOUT, format!("{why}\n").as_bytes()).await;
+        self.process
+            .print(STDOUT, format!("{why}\n").as_bytes())
+            .await;
         Exit::Code(10)
     }
 }

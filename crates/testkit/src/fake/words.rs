@@ -102,8 +102,14 @@ pub(crate) fn parse(script: &str, variable: impl Fn(&str) -> String) -> Option<V
     }
     let needs_a_shell = ["for", "while", "until", "if", "case", "trap", "do", "done"];
     let simple = statements.iter().all(|statement| {
-        let word = statement.argv.first().map(Vec::as_slice).unwrap_or_default();
-        !needs_a_shell.iter().any(|keyword| keyword.as_bytes() == word)
+        let word = statement
+            .argv
+            .first()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        !needs_a_shell
+            .iter()
+            .any(|keyword| keyword.as_bytes() == word)
     });
     simple.then_some(statements)
 }
@@ -132,7 +138,15 @@ mod tests {
 
     #[test]
     fn what_needs_a_shell_is_refused() {
-        for script in ["a | b", "a &", "for x in y; do z; done", "$(a)", "`a`", "a < b", "'a"] {
+        for script in [
+            "a | b",
+            "a &",
+            "for x in y; do z; done",
+            "$(a)",
+            "`a`",
+            "a < b",
+            "'a",
+        ] {
             assert_eq!(words(script), None, "{script}");
         }
     }
