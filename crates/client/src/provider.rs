@@ -13,6 +13,7 @@ use namzu_types::{
 };
 
 use crate::Sandbox;
+use crate::sandbox::Origin;
 
 /// Makes sandboxes on one backend, with defaults for what a request leaves out.
 #[derive(Clone, Debug)]
@@ -138,13 +139,17 @@ impl SandboxProvider {
         let make = async {
             let launched = self.backend.launch(&spec).await?;
             let receipt = self.receipt(&spec, launched.controls.clone());
-            let detached = spec.detach;
+            let origin = if spec.detach {
+                Origin::MadeDetached
+            } else {
+                Origin::Made
+            };
             Sandbox::open(
                 launched,
                 receipt,
                 &self.deadlines,
                 spec.limits.command,
-                detached,
+                origin,
             )
             .await
         };
@@ -178,7 +183,7 @@ impl SandboxProvider {
                 labels: labels.map(|info| info.labels).unwrap_or_default(),
             };
             let command = self.defaults.limits.command;
-            Sandbox::open(launched, receipt, &self.deadlines, command, true).await
+            Sandbox::open(launched, receipt, &self.deadlines, command, Origin::Found).await
         };
         let code = ErrorCode::ConnectTimeout;
         within(

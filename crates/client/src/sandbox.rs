@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use namzu_core::{Duplex, Error, ErrorCode, Launched, Phase, Receipt, Result, Teardown};
@@ -32,7 +33,19 @@ pub struct Sandbox {
 #[derive(Debug)]
 struct Ending {
     teardown: Mutex<Box<dyn Teardown>>,
-    detached: bool,
+    /// It goes on without us.
+    lives_on: AtomicBool,
+}
+
+/// Whose sandbox it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Made here, and gone with its handle.
+    Made,
+    /// Made here, to outlive its handle once it is ready.
+    MadeDetached,
+    /// Found.
+    Found,
 }
 
 impl Ending {
@@ -50,7 +63,7 @@ impl Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        if !self.detached {
+        if !*self.lives_on.get_mut() {
             self.teardown.get_mut().kill();
         }
     }
@@ -64,17 +77,18 @@ impl Drop for Sandbox {
 }
 
 impl Sandbox {
-    /// Connects to what a backend launched. A failure takes it down again.
+    /// Connects to what a backend launched. A failure takes down what was made here, detached or
+    /// not: nobody has its name.
     pub(crate) async fn open(
         launched: Launched,
         receipt: Receipt,
         deadlines: &Deadlines,
         command: Option<Duration>,
-        detached: bool,
+        origin: Origin,
     ) -> Result<Self> {
         let ending = Arc::new(Ending {
             teardown: Mutex::new(launched.teardown),
-            detached,
+            lives_on: AtomicBool::new(origin == Origin::Found),
         });
         // Weak: a `Process` that outlives its sandbox must not keep it alive.
         let weak = Arc::downgrade(&ending);
@@ -90,12 +104,17 @@ impl Sandbox {
             match Worker::connect(launched.channel, connect, request, command, obituary).await {
                 Ok(worker) => worker,
                 Err(err) => {
-                    if !detached && let Err(left) = ending.teardown.lock().await.destroy().await {
+                    if origin != Origin::Found
+                        && let Err(left) = ending.teardown.lock().await.destroy().await
+                    {
                         tracing::warn!(%left, "a sandbox that did not answer was not removed");
                     }
                     return Err(err);
                 }
             };
+        if origin == Origin::MadeDetached {
+            ending.lives_on.store(true, Ordering::Relaxed);
+        }
         Ok(Self {
             id: launched.id,
             receipt,

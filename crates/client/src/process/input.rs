@@ -103,13 +103,19 @@ impl Input {
         input
     }
 
-    /// No input, or no more.
-    pub(super) const fn none() -> Self {
-        Self {
-            sink: Sink::Closed,
+    /// Takes it out. A terminal's input has any number of writers, so that one stays behind.
+    pub(super) const fn take(&mut self) -> Self {
+        let sink = match self.sink {
+            Sink::Pty => Sink::Pty,
+            Sink::Unknown => Sink::Unknown,
+            Sink::Pipe(_) | Sink::Stdin | Sink::Closed => Sink::Closed,
+        };
+        let left = Self {
+            sink,
             feeding: None,
             ends: false,
-        }
+        };
+        std::mem::replace(self, left)
     }
 
     /// The input of a command that somebody else started.

@@ -21,12 +21,13 @@ impl Process {
     /// Takes its input out of the handle, so that it can be fed while [`Self::next`] is awaited:
     /// a command that prints before it has read everything would block for ever otherwise.
     ///
-    /// [`Self::write`] and [`Self::close_stdin`] find no input afterwards.
+    /// [`Self::write`] and [`Self::close_stdin`] find no standard input afterwards; a terminal takes
+    /// input from both.
     pub fn take_stdin(&mut self) -> Stdin {
         Stdin {
             worker: self.worker.clone(),
             pid: self.pid,
-            input: std::mem::replace(&mut self.input, Input::none()),
+            input: self.input.take(),
         }
     }
 }

@@ -110,6 +110,25 @@ async fn a_worker_that_never_answers_is_a_connect_timeout_and_taken_down() {
     assert_eq!(backend.fate.destroyed.load(Ordering::SeqCst), 1);
 }
 
+#[tokio::test]
+async fn a_detached_sandbox_that_does_not_answer_is_taken_down_too() {
+    let backend = FakeBackend::raw(|io| async move { drop(io) });
+    let spec = SandboxSpec {
+        detach: true,
+        ..SandboxSpec::default()
+    };
+    let err = backend.provider().create(spec).await.unwrap_err();
+    assert_eq!(err.code(), ErrorCode::SandboxLost);
+    assert_eq!(backend.fate.destroyed.load(Ordering::SeqCst), 1);
+    let found = backend
+        .provider()
+        .connect(&"found".parse().unwrap())
+        .await
+        .unwrap_err();
+    assert_eq!(found.code(), ErrorCode::SandboxLost);
+    assert_eq!(backend.fate.destroyed.load(Ordering::SeqCst), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_never_answered_is_a_request_timeout() {
     let backend = FakeBackend::new(|call| async move {
