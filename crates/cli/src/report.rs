@@ -7,6 +7,7 @@ use std::path::Path;
 use namzu_sandbox::client::Ended;
 use namzu_sandbox::types::ExitStatus;
 use namzu_sandbox::{Receipt, Sandbox};
+use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -41,9 +42,17 @@ pub(crate) struct Report {
 
 /// Creates the file of the report before anything is started, so that a path that cannot be
 /// written is known at once.
+///
+/// A symlink is refused: a sandbox that shares the directory may have put it there. Those in
+/// `/dev` (`/dev/fd/3`) are the host's own.
 pub(crate) fn create(path: Option<&Path>) -> Result<Option<File>, Failure> {
     path.map(|path| {
-        File::create(path)
+        let mut flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+        if !path.starts_with("/dev") {
+            flags |= OFlags::NOFOLLOW;
+        }
+        rustix::fs::open(path, flags, Mode::from_raw_mode(0o666))
+            .map(File::from)
             .map_err(|err| local(format!("creating the report `{}`", path.display()), err).into())
     })
     .transpose()

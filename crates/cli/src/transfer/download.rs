@@ -9,6 +9,7 @@ use std::path::Path;
 
 use namzu_sandbox::client::FileKind;
 use namzu_sandbox::{Error, ErrorCode, Phase, Sandbox};
+use rustix::fs::{Mode, OFlags};
 use tokio::io::AsyncRead;
 
 use super::bridge::{Counted, Source, pipe_in};
@@ -61,7 +62,7 @@ async fn file(
     options: Options,
 ) -> Result<(), Error> {
     // Known to be unwritable before anything is read.
-    let out = Out::open(host, mode & 0o777)?;
+    let out = Out::open(host, mode & 0o777, options.follow)?;
     let reader = sandbox.files().reader(path).await?;
     let progress = Progress::new(options.progress, reader.len());
     receive(Counted::new(reader, progress), move |source| {
@@ -76,12 +77,18 @@ async fn directory(
     host: &Path,
     options: Options,
 ) -> Result<(), Error> {
-    let failed = |err| local(format!("making `{}`", host.display()), err);
+    let failed = |err: io::Error| local(format!("making `{}`", host.display()), err);
     match fs::create_dir(host) {
         Err(err) if err.kind() != io::ErrorKind::AlreadyExists => return Err(failed(err)),
         _ => {}
     }
-    let root = File::open(host).map_err(failed)?;
+    // Not through a link that was put there since it was looked at.
+    let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    if !options.follow {
+        flags |= OFlags::NOFOLLOW;
+    }
+    let root =
+        rustix::fs::open(host, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
     let reader = sandbox.files().tar_out(path).await?;
     let progress = Progress::new(options.progress, None);
     let limits = Limits {
@@ -153,17 +160,24 @@ enum Out {
 }
 
 impl Out {
-    fn open(path: &Path, mode: u32) -> Result<Self, Error> {
+    fn open(path: &Path, mode: u32, follow: bool) -> Result<Self, Error> {
         let failed = |err| local(format!("writing `{}`", path.display()), err);
         let mut path = path.to_owned();
         let mut mode = mode;
-        match path.metadata() {
+        let found = if follow {
+            path.metadata()
+        } else {
+            path.symlink_metadata()
+        };
+        match found {
             Ok(meta) if meta.is_dir() => {
                 return Err(failed(io::ErrorKind::IsADirectory.into()));
             }
             Ok(meta) if meta.file_type().is_file() => {
-                // Reached through a symlink only when that was asked for.
-                path = path.canonicalize().map_err(failed)?;
+                if follow {
+                    // The link stays, what it leads to is replaced.
+                    path = path.canonicalize().map_err(failed)?;
+                }
                 mode = meta.permissions().mode() & 0o777;
             }
             Ok(meta) if meta.file_type().is_char_device() || meta.file_type().is_fifo() => {

@@ -41,6 +41,14 @@ pub(crate) async fn run(
         let path = target::inside(sandbox, path, name).await?;
         return directory(sandbox, opened, &path, options).await;
     }
+    if !meta.is_file() && !options.follow {
+        return Err(Error::new(
+            ErrorCode::InvalidArgument,
+            format!("`{}` is neither file nor directory", host.display()),
+        )
+        .with_hint("--follow reads it all the same; `-` reads standard input")
+        .during(Phase::Files));
+    }
     let path = target::inside(sandbox, path, name).await?;
     let size = meta.is_file().then_some(meta.len());
     file(sandbox, opened, &path, size, options).await
@@ -49,7 +57,8 @@ pub(crate) async fn run(
 fn open(path: &Path, options: Options) -> Result<File, Error> {
     let mut flags = OFlags::RDONLY | OFlags::CLOEXEC;
     if !options.follow {
-        flags |= OFlags::NOFOLLOW;
+        // A pipe put in its place must not hold us up either.
+        flags |= OFlags::NOFOLLOW | OFlags::NONBLOCK;
     }
     match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(fd) => Ok(fd.into()),

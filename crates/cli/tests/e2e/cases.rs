@@ -132,6 +132,14 @@ fn report_unwritable(cli: &Cli) {
         "run", "-w", ".", "--report", "no/dir", "--", "sh", "-c", script,
     ];
     cli.run(&args).ends(205);
+    // A sandbox that had the directory before may have left a link.
+    std::fs::write(cli.path("victim"), "safe").unwrap();
+    std::os::unix::fs::symlink("victim", cli.path("link")).unwrap();
+    let out = cli.run(&[
+        "run", "-w", ".", "--report", "link", "--", "sh", "-c", script,
+    ]);
+    assert!((200..220).contains(&out.code), "{out:?}");
+    assert_eq!(std::fs::read_to_string(cli.path("victim")).unwrap(), "safe");
     assert!(!cli.path("proof").exists());
 }
 

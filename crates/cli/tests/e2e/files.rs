@@ -17,6 +17,7 @@ pub(crate) const CASES: &[Case] = &[
         "a_symlink_of_the_host_is_refused_unless_followed",
         host_link,
     ),
+    ("a_pipe_in_place_of_a_file_holds_nothing_up", host_pipe),
     ("more_than_max_size_leaves_no_file", max_size),
     ("a_failed_copy_keeps_what_was_there", kept),
     ("a_listing_shows_names_and_json_escapes_them", listing),
@@ -124,6 +125,18 @@ fn host_link(cli: &Cli) {
     cli.run(&["cp", "-L", &sandbox.at("f"), "link"]).ends(0);
     assert_eq!(fs::read_to_string(cli.path("victim")).unwrap(), "evil\n");
     assert!(cli.path("link").symlink_metadata().unwrap().is_symlink());
+}
+
+fn host_pipe(cli: &Cli) {
+    let sandbox = Detached::new(cli, &[]);
+    let dir = fs::File::open(cli.dir.path()).unwrap();
+    rustix::fs::mkfifoat(&dir, "pipe", rustix::fs::Mode::RUSR).unwrap();
+    let out = cli.run(&["cp", "pipe", &sandbox.at("f")]).ends(201);
+    assert!(
+        out.stderr.contains("neither file nor directory"),
+        "{}",
+        out.stderr
+    );
 }
 
 fn names(cli: &Cli) -> Vec<String> {
