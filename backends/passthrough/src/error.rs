@@ -37,10 +37,16 @@ impl Error {
             | Self::End(_)
             | Self::Remove(_) => ErrorCode::BackendFailed,
         };
-        let message = self.to_string();
-        namzu_core::Error::new(code, message)
-            .with_source(self)
+        let err = namzu_core::Error::new(code, self.to_string())
             .during(phase)
-            .on(crate::config::NAME)
+            .on(crate::config::NAME);
+        // Our own message is printed already; what caused it is not.
+        match self {
+            Self::Workspace(source)
+            | Self::Start(source)
+            | Self::End(source)
+            | Self::Remove(source) => err.with_source(source),
+            Self::HostWorkspace { .. } | Self::Ended(_) | Self::Lifetime | Self::Lost(_) => err,
+        }
     }
 }

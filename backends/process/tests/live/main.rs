@@ -1,11 +1,14 @@
 //! Attacks on live sandboxes, and what must work in them. Each test is a claim of the threat model.
 
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 mod crash;
 mod detach;
 mod filesystem;
 mod kernel;
 mod limits;
 mod network;
+mod ordinary;
 mod refusals;
 mod support;
 mod toolchains;
