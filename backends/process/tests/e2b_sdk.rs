@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use control_plane::ControlPlane;
 use libtest_mimic::{Arguments, Failed, Trial};
+use namzu_backend_process::{Config, Engine, ProcessBackend};
 use namzu_core::Backend;
 
 /// No case takes longer: a hang is a failure.
@@ -63,6 +64,15 @@ fn main() -> ExitCode {
     let installed = sdk_folder();
     let required =
         std::env::var("NAMZU_REQUIRE").is_ok_and(|v| v.split(',').any(|n| n == "e2b-sdk"));
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2b_sdk");
+    // Node resolves packages from where the script lies, so it lies beside them.
+    let node = installed.join("node-2.51.0");
+    if node.is_dir()
+        && let Err(err) = std::fs::copy(here.join("judge.mjs"), node.join("judge.mjs"))
+    {
+        eprintln!("cannot lay the script beside the SDK: {err}");
+        return ExitCode::FAILURE;
+    }
     let sdks = [
         Sdk {
             name: "python-2.63.0",
@@ -118,16 +128,11 @@ fn trials(installed: &Path, required: bool, sdk: Sdk) -> Vec<Trial> {
                 "node" => PathBuf::from("node"),
                 inside => installed.join(inside),
             };
-            // Node resolves packages from where the script lies, so it lies beside them.
             let script = match sdk.script {
                 "judge.py" => here.join("judge.py"),
                 beside => installed.join(beside),
             };
-            let source = here.join("judge.mjs");
             Trial::test(format!("{}::{case}", sdk.name), move || {
-                if script.extension().is_some_and(|e| e == "mjs") {
-                    std::fs::copy(&source, &script)?;
-                }
                 judge(&interpreter, &script, case)
             })
         })
@@ -140,7 +145,10 @@ fn judge(interpreter: &Path, script: &Path, case: &str) -> Result<(), Failed> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let backend: Arc<dyn Backend> = Arc::new(backend()?);
+        let config = Config {
+            engine: Engine::Bubblewrap,
+        };
+        let backend: Arc<dyn Backend> = Arc::new(ProcessBackend::new(&config)?);
         let plane = ControlPlane::start(backend).await?;
         let mut command = namzu_core::spawn::command(interpreter);
         command

@@ -20,9 +20,9 @@ use tokio::task::JoinSet;
 /// What envd says of itself; features are switched by it in the SDKs.
 const ENVD_VERSION: &str = "0.6.13";
 
-pub struct ControlPlane {
-    pub api: SocketAddr,
-    pub data: SocketAddr,
+pub(crate) struct ControlPlane {
+    pub(crate) api: SocketAddr,
+    pub(crate) data: SocketAddr,
     state: Arc<State>,
     _servers: JoinSet<()>,
 }
@@ -34,7 +34,7 @@ struct State {
 }
 
 impl ControlPlane {
-    pub async fn start(backend: Arc<dyn Backend>) -> std::io::Result<Self> {
+    pub(crate) async fn start(backend: Arc<dyn Backend>) -> std::io::Result<Self> {
         let state = Arc::new(State {
             backend,
             sandbox: Mutex::new(None),
@@ -54,7 +54,7 @@ impl ControlPlane {
     }
 
     /// Takes down whatever a failed script left.
-    pub async fn sweep(&self) -> namzu_core::Result<()> {
+    pub(crate) async fn sweep(&self) -> namzu_core::Result<()> {
         self.state.kill().await.map(drop)
     }
 }

@@ -1,0 +1,95 @@
+//! `cargo xtask test`: every test, after installing what they need.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::system;
+
+/// Where the SDK tests look: the folder cargo gives integration tests.
+const SDKS: &str = "target/tmp/e2b-sdk";
+const PYTHON_SDKS: &[&str] = &["2.63.0", "2.37.1"];
+const NODE_SDK: &str = "2.51.0";
+
+/// Runs the whole workspace's tests; `arguments` go to `cargo test`.
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    system::ensure("bwrap", "bubblewrap")?;
+    for (program, package) in [
+        ("python3", "python3"),
+        ("node", "nodejs"),
+        ("npm", "npm"),
+        ("git", "git"),
+    ] {
+        if let Err(missing) = system::ensure(program, package) {
+            say(&format!(
+                "{missing:#}: the tests that need it will be ignored"
+            ));
+        }
+    }
+    if let Err(why) = install_sdks(Path::new(SDKS)) {
+        say(&format!(
+            "{why:#}: the tests that need it will be ignored, or fail where NAMZU_REQUIRE names e2b-sdk"
+        ));
+    }
+    system::run(
+        system::cargo()
+            .args(["test", "--workspace"])
+            .args(arguments),
+    )
+}
+
+#[expect(clippy::print_stderr, reason = "xtask talks to a person")]
+fn say(text: &str) {
+    eprintln!("xtask: {text}");
+}
+
+/// The official E2B SDKs, unchanged, each version in a folder of its own.
+fn install_sdks(root: &Path) -> Result<()> {
+    std::fs::create_dir_all(root).context("cannot make a folder for the SDKs")?;
+    for version in PYTHON_SDKS {
+        install(root.join(format!("python-{version}")), |folder| {
+            if system::run(system::command("python3").args(["-m", "venv"]).arg(folder)).is_err() {
+                // Debian ships venv apart from Python.
+                system::ensure("python3-venv", "python3-venv").ok();
+                system::run(
+                    system::command("python3")
+                        .args(["-m", "venv", "--clear"])
+                        .arg(folder),
+                )?;
+            }
+            system::run(system::command(folder.join("bin/pip")).args([
+                "install",
+                "--quiet",
+                &format!("e2b=={version}"),
+            ]))
+        })?;
+    }
+    install(root.join(format!("node-{NODE_SDK}")), |folder| {
+        std::fs::write(
+            folder.join("package.json"),
+            r#"{"private": true, "type": "module"}"#,
+        )?;
+        system::run(
+            system::command("npm")
+                .args(["install", "--silent", &format!("e2b@{NODE_SDK}")])
+                .current_dir(folder),
+        )
+    })
+}
+
+/// Fills a folder once: a half-filled one does not count.
+fn install(folder: PathBuf, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let done = folder.join(".installed");
+    if done.exists() {
+        return Ok(());
+    }
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    std::fs::create_dir_all(&folder)?;
+    let filled = fill(&folder).and_then(|()| Ok(std::fs::write(&done, "")?));
+    if filled.is_err() {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    filled.with_context(|| format!("cannot install {}", folder.display()))
+}
