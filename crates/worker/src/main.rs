@@ -11,6 +11,7 @@ mod janitor;
 mod lane;
 mod listener;
 mod metrics;
+mod pool;
 mod process;
 mod reaper;
 mod router;

@@ -14,21 +14,31 @@ use tokio::time::{Instant, sleep_until};
 
 use super::command::Process;
 use super::{Exit, Stream, table};
+use crate::pool::Pool;
 
 /// How long after the leader's exit, and after what it left in the pipes was read, a background
 /// process may hold back the end.
 const GRACE: Duration = Duration::from_millis(500);
 
+/// What a pipe holds.
 const LARGE: usize = 64 * 1024;
+/// Large buffers kept for all commands together.
+const KEPT: usize = 4;
 const SMALL: usize = 4 * 1024;
 
 /// The reading end of one stream.
 pub(super) struct Source {
     pub(super) stream: Stream,
     pub(super) fd: Arc<AsyncFd<OwnedFd>>,
-    pub(super) buffer: Vec<u8>,
+    buffer: Vec<u8>,
+    pool: Arc<Pool>,
     /// Bytes that were in the pipe when the leader ended and are still to be read.
     owed: u64,
+}
+
+/// The buffers of all commands.
+pub(super) fn pool() -> Arc<Pool> {
+    Pool::new(LARGE, KEPT)
 }
 
 /// What may cut a command short.
@@ -40,11 +50,12 @@ pub(super) struct Timers {
 }
 
 impl Source {
-    pub(super) fn new(stream: Stream, fd: Arc<AsyncFd<OwnedFd>>) -> Self {
+    pub(super) fn new(stream: Stream, fd: Arc<AsyncFd<OwnedFd>>, pool: Arc<Pool>) -> Self {
         Self {
             stream,
             fd,
             buffer: Vec::new(),
+            pool,
             owed: 0,
         }
     }
@@ -83,12 +94,17 @@ impl Source {
 
     fn take(&mut self, count: usize) -> Bytes {
         self.owed = self.owed.saturating_sub(count as u64);
-        if count == self.buffer.capacity() || count >= LARGE / 4 {
-            // A full buffer is handed on as it is, and the next one is large.
-            return std::mem::replace(&mut self.buffer, Vec::with_capacity(LARGE)).into();
+        if count >= LARGE / 2 {
+            let full = std::mem::replace(&mut self.buffer, self.pool.take());
+            return self.pool.lend(full);
         }
+        // What is kept of a small chunk is no more than itself.
         let bytes = Bytes::copy_from_slice(&self.buffer);
         self.buffer.clear();
+        if count == self.buffer.capacity() {
+            // There is more: the next read takes all that the pipe holds.
+            self.buffer = self.pool.take();
+        }
         bytes
     }
 }

@@ -25,6 +25,7 @@ use super::subscription::Subscription;
 use super::{Handle, Limits, Size, StartError, StartSpec, Stream, table};
 use crate::config::Config;
 use crate::fd;
+use crate::pool::Pool;
 
 /// A command whose output nobody pumps yet.
 pub(super) struct Starting {
@@ -53,6 +54,7 @@ struct Ours {
 pub(super) fn start(
     config: &Config,
     open_files: Rlimit,
+    pool: &Arc<Pool>,
     spec: StartSpec,
 ) -> Result<Starting, StartError> {
     let program = spec
@@ -72,8 +74,8 @@ pub(super) fn start(
     let limits = limits(spec.limits, open_files);
     let has_terminal = spec.pty.is_some();
     let (ours, theirs) = match spec.pty {
-        Some(size) => terminal(size)?,
-        None => pipes(spec.stdin, spec.lane)?,
+        Some(size) => terminal(size, pool)?,
+        None => pipes(spec.stdin, spec.lane, pool)?,
     };
 
     let candidates = environment.candidates(program);
@@ -139,7 +141,11 @@ impl AsFd for Theirs {
     }
 }
 
-fn pipes(wants_stdin: bool, lane: [Option<OwnedFd>; 3]) -> Result<(Ours, [Theirs; 3]), StartError> {
+fn pipes(
+    wants_stdin: bool,
+    lane: [Option<OwnedFd>; 3],
+    pool: &Arc<Pool>,
+) -> Result<(Ours, [Theirs; 3]), StartError> {
     let [lane_stdin, lane_stdout, lane_stderr] = lane;
     let mut ours = Ours::default();
     let stdin = match lane_stdin {
@@ -157,7 +163,8 @@ fn pipes(wants_stdin: bool, lane: [Option<OwnedFd>; 3]) -> Result<(Ours, [Theirs
         None => {
             let (reader, theirs) = pipe()?;
             let reader = Arc::new(register(reader, Interest::READABLE)?);
-            ours.sources.push(Source::new(stream, reader));
+            ours.sources
+                .push(Source::new(stream, reader, Arc::clone(pool)));
             Ok(theirs)
         }
     };
@@ -166,7 +173,7 @@ fn pipes(wants_stdin: bool, lane: [Option<OwnedFd>; 3]) -> Result<(Ours, [Theirs
     Ok((ours, [stdin, stdout, stderr].map(Theirs::Own)))
 }
 
-fn terminal(size: Size) -> Result<(Ours, [Theirs; 3]), StartError> {
+fn terminal(size: Size, pool: &Arc<Pool>) -> Result<(Ours, [Theirs; 3]), StartError> {
     let unopened = |error| failed("open a terminal", error);
     let master =
         rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
@@ -181,7 +188,7 @@ fn terminal(size: Size) -> Result<(Ours, [Theirs; 3]), StartError> {
     let ours = Ours {
         stdin: None,
         terminal: Some(Arc::clone(&master)),
-        sources: vec![Source::new(Stream::Pty, master)],
+        sources: vec![Source::new(Stream::Pty, master, Arc::clone(pool))],
     };
     let [a, b, c] = [Arc::clone(&slave), Arc::clone(&slave), slave].map(Theirs::Shared);
     Ok((ours, [a, b, c]))

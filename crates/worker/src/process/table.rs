@@ -10,10 +10,11 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::command::{Process, Reaped};
-use super::oom;
 use super::tree::{self, Target};
 use super::{Handle, StartError, StartSpec, start};
+use super::{oom, pump};
 use crate::config::Config;
+use crate::pool::Pool;
 use crate::reaper;
 
 /// An ended command can be asked for its end this long, unless very many end.
@@ -37,6 +38,7 @@ pub(crate) struct Table {
     config: Arc<Config>,
     /// What commands may have open: the worker's own limit before it was raised.
     open_files: Rlimit,
+    pool: Arc<Pool>,
     shared: Arc<Shared>,
 }
 
@@ -75,6 +77,7 @@ impl Table {
         Self {
             config,
             open_files: raise_open_files(),
+            pool: pump::pool(),
             shared: Arc::new(Shared {
                 state: Mutex::new(state),
                 ended: Notify::new(),
@@ -87,7 +90,7 @@ impl Table {
     /// # Errors
     /// Nothing was started then.
     pub(crate) fn start(&self, spec: StartSpec) -> Result<Handle, StartError> {
-        let mut starting = start::start(&self.config, self.open_files, spec)?;
+        let mut starting = start::start(&self.config, self.open_files, &self.pool, spec)?;
         let pump = starting.pump(Arc::clone(&self.shared));
         let process = Arc::clone(&starting.handle.process);
         {

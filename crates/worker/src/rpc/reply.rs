@@ -1,10 +1,11 @@
 //! The body of a server stream: replies in envelopes, keep-alives, one end.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes};
 use http::StatusCode;
 use http_body::Frame;
 use http_body_util::BodyExt;
@@ -14,9 +15,16 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::{Error, Replies};
 use crate::http::{BodyError, Response};
+use crate::pool::Pool;
 
 /// Replies that are ready at once share a frame up to this size.
 const BATCH: usize = 64 * 1024;
+/// Room for one more large reply beyond a batch.
+const BUFFER: usize = 2 * BATCH;
+/// Frames of one stream on their way at once whose buffers are used again.
+const KEPT: usize = 2;
+/// Smaller frames are worth no large buffer.
+const SMALL: usize = 16 * 1024;
 
 pub(super) fn stream<O: WireMessage + Unpin + 'static>(
     codec: Codec,
@@ -28,7 +36,8 @@ pub(super) fn stream<O: WireMessage + Unpin + 'static>(
     let body = ReplyBody {
         codec,
         source: Source::from(replies),
-        buffer: BytesMut::new(),
+        buffer: Vec::new(),
+        pool: Pool::new(BUFFER, KEPT),
         deadline: deadline.map(|when| Box::pin(sleep_until(when))),
         quiet: Box::pin(sleep_until(Instant::now() + interval)),
         interval,
@@ -70,7 +79,8 @@ impl<O> From<Result<Replies<O>, Error>> for Source<O> {
 struct ReplyBody<O> {
     codec: Codec,
     source: Source<O>,
-    buffer: BytesMut,
+    buffer: Vec<u8>,
+    pool: Arc<Pool>,
     deadline: Option<Pin<Box<Sleep>>>,
     quiet: Pin<Box<Sleep>>,
     interval: Duration,
@@ -117,6 +127,27 @@ impl<O: WireMessage + Unpin> ReplyBody<O> {
         }
     }
 
+    /// What has been gathered, as a frame. A stream that is busy works in large buffers, used
+    /// again; a quiet one in small ones of its own.
+    fn take(&mut self) -> Bytes {
+        if self.buffer.capacity() == BUFFER {
+            return if self.buffer.len() < SMALL {
+                let frame = Bytes::copy_from_slice(&self.buffer);
+                self.buffer.clear();
+                frame
+            } else {
+                let frame = std::mem::replace(&mut self.buffer, self.pool.take());
+                self.pool.lend(frame)
+            };
+        }
+        let next = if self.buffer.len() < SMALL {
+            Vec::new()
+        } else {
+            self.pool.take()
+        };
+        std::mem::replace(&mut self.buffer, next).into()
+    }
+
     fn end(&mut self, end: &EndStream) {
         if let Ok(envelope) = Envelope::end(end) {
             self.buffer.put_slice(&envelope.header);
@@ -155,7 +186,7 @@ impl<O: WireMessage + Unpin> http_body::Body for ReplyBody<O> {
         }
         // The timer is moved even if it is not polled before the next silence.
         this.quiet.as_mut().reset(Instant::now() + this.interval);
-        Poll::Ready(Some(Ok(Frame::data(this.buffer.split().freeze()))))
+        Poll::Ready(Some(Ok(Frame::data(this.take()))))
     }
 
     fn is_end_stream(&self) -> bool {
