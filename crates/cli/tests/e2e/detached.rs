@@ -96,8 +96,10 @@ fn lifecycle(cli: &Cli) {
 fn background(cli: &Cli) {
     let mark = mark("6301");
     let sandbox = Detached::new(cli, &["sleep", &mark]);
-    assert_eq!(marked(&mark).len(), 1);
-    sandbox.sh("true").ends(0);
+    // The kernel shows a program's arguments a moment after it runs.
+    let pattern = mark.replace('.', "[.]");
+    let script = format!("until grep -qas '{pattern}' /proc/[0-9]*/cmdline; do :; done");
+    sandbox.sh(&script).ends(0);
     assert_eq!(marked(&mark).len(), 1);
     drop(sandbox);
     nothing_left(&mark);
