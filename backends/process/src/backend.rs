@@ -70,7 +70,7 @@ impl ProcessBackend {
         }
         Ok(Self {
             bwrap,
-            worker: namzu_worker_image::memfd().map_err(Error::Start)?,
+            worker: namzu_worker_image::memfd().map_err(probe::no_memfd)?,
             seccomp: seccomp::program(),
             means: Means::find(),
             asked: OnceCell::new(),

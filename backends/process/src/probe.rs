@@ -11,9 +11,10 @@ use crate::error::Error;
 /// programs without such a profile.
 const APPARMOR_PROFILE: &str = r#"printf '%s\n' 'abi <abi/4.0>,' 'include <tunables/global>' 'profile bwrap /usr/bin/bwrap flags=(unconfined) {' '  userns,' '}' | sudo tee /etc/apparmor.d/bwrap && sudo apparmor_parser -r /etc/apparmor.d/bwrap"#;
 
-pub(crate) const APPARMOR: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
-pub(crate) const CLONE: &str = "/proc/sys/kernel/unprivileged_userns_clone";
-pub(crate) const MAXIMUM: &str = "/proc/sys/user/max_user_namespaces";
+const MEMFD_NOEXEC: &str = "/proc/sys/vm/memfd_noexec";
+const APPARMOR: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
+const CLONE: &str = "/proc/sys/kernel/unprivileged_userns_clone";
+const MAXIMUM: &str = "/proc/sys/user/max_user_namespaces";
 
 pub(crate) fn missing_bwrap() -> Error {
     Error::Host {
@@ -22,6 +23,17 @@ pub(crate) fn missing_bwrap() -> Error {
               `pacman -S bubblewrap` or `apk add bubblewrap`"
             .to_owned(),
     }
+}
+
+/// Why the worker cannot be held in memory.
+pub(crate) fn no_memfd(err: std::io::Error) -> Error {
+    if err.kind() == std::io::ErrorKind::PermissionDenied && is(MEMFD_NOEXEC, "2") {
+        return Error::Host {
+            what: "nothing in memory may be executed (vm.memfd_noexec is 2)".to_owned(),
+            fix: "`sudo sysctl vm.memfd_noexec=1`; in /etc/sysctl.d to keep it".to_owned(),
+        };
+    }
+    Error::Start(err)
 }
 
 /// A setting that rules user namespaces out.
@@ -131,7 +143,7 @@ fn refused(err: &std::io::Error) -> Error {
     }
 }
 
-pub(crate) fn confined_by_seccomp() -> bool {
+fn confined_by_seccomp() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     status
         .lines()
@@ -140,7 +152,7 @@ pub(crate) fn confined_by_seccomp() -> bool {
 }
 
 /// Something mounted over a part of `/proc`.
-pub(crate) fn masked_proc(mounts: &str) -> Option<String> {
+fn masked_proc(mounts: &str) -> Option<String> {
     mounts
         .lines()
         .filter_map(|line| line.split(' ').nth(4))
@@ -157,7 +169,7 @@ fn root_is_initramfs(mounts: &str) -> bool {
         .is_some_and(|(_, filesystem)| filesystem.starts_with("rootfs "))
 }
 
-pub(crate) fn is(sysctl: &str, value: &str) -> bool {
+fn is(sysctl: &str, value: &str) -> bool {
     fs::read_to_string(sysctl).is_ok_and(|text| text.trim() == value)
 }
 
