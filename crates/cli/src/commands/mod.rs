@@ -1,4 +1,4 @@
-//! One file a verb. A verb gets settings and a [`Context`], and gives back the exit code.
+//! One file a verb. A verb gets settings and a [`Context`](crate::context::Context), and gives back the exit code.
 
 pub(crate) mod backends;
 pub(crate) mod completions;
