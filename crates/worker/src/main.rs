@@ -3,6 +3,7 @@
 mod auth;
 mod config;
 mod control;
+mod faults;
 mod fd;
 mod files;
 mod http;
@@ -31,6 +32,7 @@ use std::process::ExitCode;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    faults::take_the_default_action();
     if std::env::args_os()
         .nth(1)
         .is_some_and(|word| word == "janitor")
