@@ -52,6 +52,10 @@ impl Bwrap {
             .output()
             .await
             .map_err(Error::Bwrap)?;
+        if !output.status.success() {
+            let status = output.status.to_string();
+            return Err(Error::Bwrap(std::io::Error::other(status)));
+        }
         Self::from_help(path, &String::from_utf8_lossy(&output.stdout))
     }
 
