@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 
-use namzu_client::Sandbox;
+use namzu_client::{PtySize, Sandbox};
 use namzu_core::types::Strength;
 
-use crate::conformance::bench::{Bench, line, probe, run, sh};
+use crate::conformance::bench::{Answer, Bench, answer, line, probe, probe_request, run, sh};
 use crate::conformance::case::{Case, When, case};
 use crate::conformance::check::{Failure, Verdict, ensure, ensure_eq};
 use crate::conformance::host;
@@ -74,7 +74,7 @@ fn processes(bench: &Bench) -> When {
 async fn all_refused(sandbox: &Sandbox, verbs: &[&[&str]]) -> Verdict {
     let mut given = Vec::new();
     for verb in verbs {
-        if let crate::conformance::bench::Answer::Given(came) = probe(sandbox, verb).await? {
+        if let Answer::Given(came) = probe(sandbox, verb).await? {
             given.push(format!("{}: {came}", verb.join(" ")));
         }
     }
@@ -434,7 +434,13 @@ async fn ipc_is_private(bench: Arc<Bench>) -> Verdict {
 async fn the_terminal_cannot_be_typed_into(bench: Arc<Bench>) -> Verdict {
     let sandbox = bench.sandbox().await?;
     // Without a terminal of its own a command must not find the host's.
-    all_refused(&sandbox, &[&["tty"], &["tiocsti"]]).await
+    all_refused(&sandbox, &[&["tty"], &["tiocsti"]]).await?;
+    // Not even into its own, which somebody may be looking at.
+    let verb = ["tiocsti"];
+    let mut request = probe_request(&verb);
+    request.pty = Some(PtySize { cols: 80, rows: 24 });
+    answer(&verb, &sandbox.exec(request).await?)?.refused("typing into its own terminal")?;
+    Ok(())
 }
 
 async fn dangerous_system_calls_are_refused(bench: Arc<Bench>) -> Verdict {
