@@ -56,6 +56,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             ])
             .args(rest)
             .env("NAMZU_BENCH_PEERS", peers.canonicalize()?)
-            .env("NAMZU_BENCH_CLI", Path::new("target/release/namzu-sandbox").canonicalize()?),
+            .env(
+                "NAMZU_BENCH_CLI",
+                Path::new("target/release/namzu-sandbox").canonicalize()?,
+            ),
     )
 }

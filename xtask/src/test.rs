@@ -1,6 +1,6 @@
 //! `cargo xtask test`: every test, after installing what they need.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 
@@ -47,7 +47,7 @@ fn say(text: &str) {
 fn install_sdks(root: &Path) -> Result<()> {
     std::fs::create_dir_all(root).context("cannot make a folder for the SDKs")?;
     for version in PYTHON_SDKS {
-        install(root.join(format!("python-{version}")), |folder| {
+        install(&root.join(format!("python-{version}")), |folder| {
             if system::run(system::command("python3").args(["-m", "venv"]).arg(folder)).is_err() {
                 // Debian ships venv apart from Python.
                 system::ensure("python3-venv", "python3-venv").ok();
@@ -64,7 +64,7 @@ fn install_sdks(root: &Path) -> Result<()> {
             ]))
         })?;
     }
-    install(root.join(format!("node-{NODE_SDK}")), |folder| {
+    install(&root.join(format!("node-{NODE_SDK}")), |folder| {
         std::fs::write(
             folder.join("package.json"),
             r#"{"private": true, "type": "module"}"#,
@@ -78,18 +78,18 @@ fn install_sdks(root: &Path) -> Result<()> {
 }
 
 /// Fills a folder once: a half-filled one does not count.
-fn install(folder: PathBuf, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+fn install(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let done = folder.join(".installed");
     if done.exists() {
         return Ok(());
     }
     if folder.exists() {
-        std::fs::remove_dir_all(&folder)?;
+        std::fs::remove_dir_all(folder)?;
     }
-    std::fs::create_dir_all(&folder)?;
-    let filled = fill(&folder).and_then(|()| Ok(std::fs::write(&done, "")?));
+    std::fs::create_dir_all(folder)?;
+    let filled = fill(folder).and_then(|()| Ok(std::fs::write(&done, "")?));
     if filled.is_err() {
-        std::fs::remove_dir_all(&folder)?;
+        std::fs::remove_dir_all(folder)?;
     }
     filled.with_context(|| format!("cannot install {}", folder.display()))
 }

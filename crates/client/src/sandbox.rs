@@ -154,7 +154,8 @@ impl Sandbox {
     ///
     /// Dropping the future kills the command and everything it started.
     pub async fn exec(&self, request: ExecRequest) -> Result<ExecOutput> {
-        collect::exec(&self.worker, self.inside(request), None).await
+        // Boxed: it is some twenty kilobytes, which every caller's own future would grow by.
+        Box::pin(collect::exec(&self.worker, self.inside(request), None)).await
     }
 
     /// Runs a command to its end or until `cancel`, which kills it and everything it started.
@@ -171,7 +172,12 @@ impl Sandbox {
         request: ExecRequest,
         cancel: &CancellationToken,
     ) -> Result<ExecOutput> {
-        collect::exec(&self.worker, self.inside(request), Some(cancel)).await
+        Box::pin(collect::exec(
+            &self.worker,
+            self.inside(request),
+            Some(cancel),
+        ))
+        .await
     }
 
     /// Starts a command that lives as long as its handle: dropping the [`Process`] kills it and

@@ -75,11 +75,11 @@ pub struct OutputCap {
 }
 
 impl Default for OutputCap {
-    /// 8 MiB from the beginning and 8 MiB from the end.
+    /// 4 MiB from the beginning and 4 MiB from the end.
     fn default() -> Self {
         Self {
-            head: 8 << 20,
-            tail: 8 << 20,
+            head: 4 << 20,
+            tail: 4 << 20,
         }
     }
 }

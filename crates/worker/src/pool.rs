@@ -32,7 +32,11 @@ impl Pool {
 
     /// An empty buffer of the pool's size.
     pub(crate) fn take(&self) -> Vec<u8> {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let free = self
+            .free
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
         free.unwrap_or_else(|| Vec::with_capacity(self.size))
     }
 
@@ -54,7 +58,11 @@ impl AsRef<[u8]> for Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         let mut buffer = std::mem::take(&mut self.buffer);
-        let mut free = self.pool.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self
+            .pool
+            .free
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         // One that had to grow is not kept: a single large message must not stay for ever.
         if free.len() < self.pool.most && buffer.capacity() == self.pool.size {
             buffer.clear();

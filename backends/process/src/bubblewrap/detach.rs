@@ -424,7 +424,7 @@ mod tests {
         let open = dir.path().join("open");
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-        assert!(StateDir::at(open.clone()).is_err());
+        assert!(StateDir::at(open).is_err());
         let link = dir.path().join("link");
         let target = dir.path().join("target");
         fs::DirBuilder::new().mode(0o700).create(&target).unwrap();

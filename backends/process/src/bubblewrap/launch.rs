@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::time::Instant;
 
 use namzu_core::spawn::{Line, Setup, command, prepare};
-use namzu_core::{Channel, Launched};
+use namzu_core::{Channel, Launched, Phase};
 use namzu_types::{Access, SandboxId, SandboxSpec, Workspace};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
@@ -114,47 +114,8 @@ impl ProcessBackend {
         [info, ready]: [OwnedFd; 2],
         words: &LastWords,
     ) -> std::io::Result<Command> {
-        let mut args = Args::default();
-        args.words([
-            "--unshare-user",
-            "--unshare-pid",
-            "--unshare-ipc",
-            "--unshare-uts",
-            "--unshare-cgroup-try",
-            "--as-pid-1",
-            "--new-session",
-            "--cap-drop",
-            "ALL",
-            "--uid",
-            USER,
-            "--gid",
-            USER,
-            "--hostname",
-            "sandbox",
-        ]);
-        if checked.own_network {
-            args.words(["--unshare-net"]);
-        }
-        if checked.bwrap.disable_userns {
-            args.words(["--disable-userns"]);
-        }
+        let mut args = self.options(spec, checked)?;
         args.with_fd("--info-fd", info);
-        args.with_fd("--seccomp", data(&self.seccomp)?);
-        self.view().apply(&mut args)?;
-        if !checked.own_network {
-            args.file(&resolv_conf(), "/etc/resolv.conf")?;
-        }
-        scratch(&mut args, spec, checked);
-        workspace(&mut args, checked);
-        // Last: nothing can be made at the top, or in /dev, from here on.
-        args.words([
-            "--remount-ro",
-            "/dev",
-            "--remount-ro",
-            "/",
-            "--chdir",
-            WORKSPACE,
-        ]);
         let token = self.worker_args(&mut args, spec, reach, group, ready)?;
 
         let (options, program, fds) = args.finish()?;
@@ -179,6 +140,86 @@ impl ProcessBackend {
             Setup {
                 inherit: fds,
                 cgroups: group.map(Group::entrances).transpose()?.unwrap_or_default(),
+                session: true,
+                ..Setup::default()
+            },
+        );
+        Ok(bwrap)
+    }
+
+    /// The walls and the view: everything but the program that runs inside.
+    fn options(&self, spec: &SandboxSpec, checked: &Checked<'_>) -> std::io::Result<Args> {
+        let mut args = Args::default();
+        args.words([
+            "--unshare-user",
+            "--unshare-pid",
+            "--unshare-ipc",
+            "--unshare-uts",
+            "--unshare-cgroup-try",
+            "--as-pid-1",
+            "--new-session",
+            "--cap-drop",
+            "ALL",
+            "--uid",
+            USER,
+            "--gid",
+            USER,
+            "--hostname",
+            "sandbox",
+        ]);
+        if checked.own_network {
+            args.words(["--unshare-net"]);
+        }
+        if checked.bwrap.disable_userns {
+            args.words(["--disable-userns"]);
+        }
+        args.with_fd("--seccomp", data(&self.seccomp)?);
+        self.view().apply(&mut args)?;
+        if !checked.own_network {
+            args.file(&resolv_conf(), "/etc/resolv.conf")?;
+        }
+        scratch(&mut args, spec, checked);
+        workspace(&mut args, checked);
+        // Last: nothing can be made at the top, or in /dev, from here on.
+        args.words([
+            "--remount-ro",
+            "/dev",
+            "--remount-ro",
+            "/",
+            "--chdir",
+            WORKSPACE,
+        ]);
+        Ok(args)
+    }
+
+    /// One `bwrap` around one program, with the walls and the view of `spec` and without a worker:
+    /// what the benchmark compares a whole life of a sandbox with.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Backend::plan`](namzu_core::Backend::plan).
+    #[doc(hidden)]
+    pub async fn one_shot(
+        &self,
+        spec: &SandboxSpec,
+        program: &[&str],
+    ) -> namzu_core::Result<Command> {
+        let checked = self
+            .check(spec)
+            .await
+            .map_err(|err| err.during(Phase::Plan))?;
+        let built = self.options(spec, &checked).and_then(|mut args| {
+            args.program(program);
+            args.finish()
+        });
+        let (options, program, inherit) =
+            built.map_err(|err| Error::Start(err).during(Phase::Plan))?;
+        let mut bwrap = command(&checked.bwrap.path);
+        bwrap.args(options).args(program).current_dir("/");
+        prepare(
+            &mut bwrap,
+            Setup {
+                inherit,
                 session: true,
                 ..Setup::default()
             },

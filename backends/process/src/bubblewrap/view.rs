@@ -29,18 +29,14 @@ const ETC_DIRS: [&str; 6] = [
 ];
 
 /// Files of `/etc` that programs need; copied, so that they cost no mount.
-const ETC_FILES: [&str; 11] = [
-    "/etc/debian_version",
+const ETC_FILES: [&str; 7] = [
+    "/etc/inputrc",
     "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
     "/etc/mime.types",
     "/etc/os-release",
     "/etc/protocols",
     "/etc/services",
-    "/etc/shells",
     "/etc/ssl/openssl.cnf",
-    "/etc/timezone",
-    "/etc/inputrc",
 ];
 
 /// The largest file that is copied; a larger one is left out.
@@ -132,13 +128,6 @@ impl View {
         }
         for file in ETC_FILES {
             self.copy(Path::new(file));
-        }
-        for entry in fs::read_dir("/etc/ld.so.conf.d")
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            self.copy(&entry.path());
         }
         if let Ok(zone) = fs::canonicalize("/etc/localtime")
             && zone.starts_with("/usr/share/zoneinfo")
@@ -250,10 +239,12 @@ fn search_path(toolchains: &[PathBuf]) -> String {
 
 fn read_small(path: &Path) -> Option<Vec<u8>> {
     // Not a pipe or a device, on which opening may hang.
-    if !fs::metadata(path).ok()?.is_file() {
+    let found = fs::metadata(path).ok()?;
+    if !found.is_file() || found.len() > MAX_COPY {
         return None;
     }
-    let mut bytes = Vec::new();
+    // With room for all of it and a byte more, one read finds the end.
+    let mut bytes = Vec::with_capacity(usize::try_from(found.len()).ok()? + 64);
     File::open(path)
         .ok()?
         .take(MAX_COPY + 1)

@@ -4,8 +4,8 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use namzu_sandbox::types::ExecRequest;
 use namzu_sandbox::client::Event;
+use namzu_sandbox::types::ExecRequest;
 use namzu_sandbox::{Sandbox, SandboxProvider};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};

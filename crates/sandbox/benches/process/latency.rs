@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use namzu_backend_process::{Config, Engine, ProcessBackend};
 use namzu_sandbox::SandboxProvider;
 use namzu_sandbox::types::ExecRequest;
 
@@ -55,10 +56,17 @@ async fn exec(provider: &SandboxProvider) -> Result<(Duration, Duration)> {
 }
 
 async fn life(provider: &SandboxProvider) -> Result<(Duration, Duration)> {
-    let one_shot = Peer::bwrap()?;
+    let backend = ProcessBackend::new(&Config {
+        engine: Engine::Bubblewrap,
+    })?;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..LIVES {
-        theirs.push(one_shot.run().ok_or("bwrap fails")?);
+        let mut one_shot = backend.one_shot(&spec(), &["/bin/true"]).await?;
+        let (time, status) = timed(one_shot.status()).await;
+        if !status?.success() {
+            return Err("bwrap fails".into());
+        }
+        theirs.push(time);
         let began = Instant::now();
         let sandbox = provider.create(spec()).await?;
         sandbox.exec(ExecRequest::new(["/bin/true"])).await?;

@@ -1,7 +1,6 @@
 //! The figures of `docs/benchmarks.md`: the process tier against the host itself and its peers.
 //!
 //! Run with `cargo xtask bench process`, which installs the peers first.
-#![expect(missing_docs, reason = "a benchmark has no interface")]
 #![expect(clippy::print_stdout, reason = "the table is its output")]
 #![expect(
     clippy::cast_precision_loss,

@@ -5,8 +5,6 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::Result;
-
 /// A whole command line, timed from the outside.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
@@ -14,7 +12,10 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn new(name: &'static str, argv: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub(crate) fn new(
+        name: &'static str,
+        argv: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
         Self {
             name,
             argv: argv.into_iter().map(Into::into).collect(),
@@ -24,36 +25,6 @@ impl Peer {
     /// The host's own spawn and wait.
     pub(crate) fn host() -> Self {
         Self::new("host", ["/bin/true"])
-    }
-
-    /// One bwrap for one command, with the view that our sandboxes have.
-    pub(crate) fn bwrap() -> Result<Self> {
-        let words = [
-            "--unshare-all",
-            "--ro-bind",
-            "/usr",
-            "/usr",
-            "--symlink",
-            "usr/lib64",
-            "/lib64",
-            "--symlink",
-            "usr/lib",
-            "/lib",
-            "--symlink",
-            "usr/bin",
-            "/bin",
-            "--proc",
-            "/proc",
-            "--dev",
-            "/dev",
-            "--tmpfs",
-            "/tmp",
-            "/bin/true",
-        ];
-        Ok(Self::new(
-            "bwrap",
-            std::iter::once("/usr/bin/bwrap").chain(words),
-        ))
     }
 
     /// `@anthropic-ai/sandbox-runtime`, if it is installed beside the build.
