@@ -1,6 +1,11 @@
 //! The least of E2B's control plane that its SDKs need: sandboxes are made, found and killed, and
 //! their data plane is a bare pump to the worker, so that nothing but the worker answers the SDK.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on may panic; the lint only knows functions marked as tests"
+)]
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
