@@ -1,5 +1,7 @@
 //! The one place that refuses what a backend did not declare.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use namzu_types::{
     Access, Capabilities, Control, Controls, EgressCapabilities, EgressPolicy, Limits, SandboxId,
@@ -111,6 +113,9 @@ pub fn refusals(tier: Tier, capabilities: &Capabilities, spec: &SandboxSpec) -> 
     reasons
 }
 
+/// A hundred years: added to any clock it is still a time, as no backend need check.
+const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
+
 /// Everything about `spec` that no backend could make sense of; empty for whatever a configuration
 /// that passed its own checks gives. It is for what is built in Rust, or read from elsewhere.
 #[must_use]
@@ -134,6 +139,11 @@ pub fn malformed(spec: &SandboxSpec) -> Vec<String> {
     zero(disk == Some(0), "a disk limit");
     zero(command.is_some_and(|time| time.is_zero()), "a time limit");
     zero(lifetime.is_some_and(|time| time.is_zero()), "a lifetime");
+    for (time, what) in [(command, "a time limit"), (lifetime, "a lifetime")] {
+        if time.is_some_and(|time| time > LONGEST) {
+            reasons.push(format!("{what} of more than a hundred years"));
+        }
+    }
     if cpus.is_some_and(|cpus| !cpus.is_finite() || cpus <= 0.0) {
         reasons.push("a processor limit that is no positive number".to_owned());
     }

@@ -159,7 +159,9 @@ pub(crate) async fn start(worker: &Worker, request: ExecRequest, mode: Mode) -> 
         input,
         on_drop,
         cap,
-        overdue: timeout.and_then(|limit| Instant::now().checked_add(limit + OVERDUE)),
+        overdue: timeout
+            .and_then(|limit| limit.checked_add(OVERDUE))
+            .and_then(|limit| Instant::now().checked_add(limit)),
     })
 }
 

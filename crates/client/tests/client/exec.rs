@@ -88,6 +88,24 @@ async fn output_and_end_come_as_they_were_sent() {
 }
 
 #[tokio::test]
+async fn a_time_limit_beyond_all_clocks_is_none() {
+    let (backend, mut told) = listening(|script| {
+        script.end(0, EndInfo::default());
+        script.close();
+    });
+    let sandbox = backend.sandbox().await;
+    let request = ExecRequest {
+        timeout: Some(Duration::MAX),
+        ..ExecRequest::new(["x"])
+    };
+    assert!(sandbox.exec(request).await.unwrap().status.success());
+    let Some(Told::Started(request)) = told.recv().await else {
+        panic!("nothing was started");
+    };
+    assert_eq!(request.options.unwrap().timeout_ms, Some(u64::MAX));
+}
+
+#[tokio::test]
 async fn a_signal_is_no_exit_code() {
     let (backend, _told) = listening(|script| {
         let info = EndInfo {

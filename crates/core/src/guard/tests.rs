@@ -343,7 +343,7 @@ async fn a_sandbox_that_holds_less_than_planned_is_taken_down() {
 
 #[tokio::test]
 async fn what_makes_no_sense_is_no_request() {
-    let bad: [fn(&mut SandboxSpec); 12] = [
+    let bad: [fn(&mut SandboxSpec); 14] = [
         |s| s.limits.memory = Some(0),
         |s| s.limits.processes = Some(0),
         |s| s.limits.disk = Some(0),
@@ -353,6 +353,8 @@ async fn what_makes_no_sense_is_no_request() {
         |s| s.limits.cpus = Some(f64::INFINITY),
         |s| s.limits.command = Some(Duration::ZERO),
         |s| s.limits.lifetime = Some(Duration::ZERO),
+        |s| s.limits.command = Some(Duration::MAX),
+        |s| s.limits.lifetime = Some(Duration::from_secs(u64::MAX)),
         |s| drop(s.env.insert("A=B".to_owned(), String::new())),
         |s| drop(s.labels.insert("a".to_owned(), "\0".to_owned())),
         |s| {

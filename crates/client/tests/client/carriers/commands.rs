@@ -19,6 +19,7 @@ over_every_carrier! {
     a_program_that_is_not_there_is_no_exit_code
     a_wrong_directory_is_the_requests_fault
     a_timeout_kills_the_tree_and_keeps_the_output
+    a_time_limit_beyond_all_clocks_is_none
     a_cancelled_command_is_dead
     dropping_the_future_leaves_nothing_running
     a_child_that_holds_the_pipe_does_not_hold_us
@@ -153,6 +154,13 @@ async fn a_timeout_kills_the_tree_and_keeps_the_output(sandbox: Sandbox) {
     let partial = partial_output(&err).unwrap();
     assert_eq!(partial.stdout.text_lossy(), "so far");
     gone(&mark).await;
+}
+
+async fn a_time_limit_beyond_all_clocks_is_none(sandbox: Sandbox) {
+    let mut request = sh("echo still here");
+    request.timeout = Some(Duration::MAX);
+    let output = sandbox.exec(request).await.unwrap();
+    assert_eq!(output.stdout.to_vec(), b"still here\n");
 }
 
 async fn a_cancelled_command_is_dead(sandbox: Sandbox) {
