@@ -83,8 +83,14 @@ fn unknown_fields_nulls_and_empty_bodies_are_nothing() {
         r#"{"x":{"y":[1,{}]},"process":{"cmd":null,"args":null,"envs":null,"cwd":null},"tag":null}"#,
     );
     assert_eq!(message.process, Some(process::ProcessConfig::default()));
-    assert_eq!(read::<process::ListRequest>(""), process::ListRequest::default());
-    assert_eq!(read::<process::ListRequest>("{}"), process::ListRequest::default());
+    assert_eq!(
+        read::<process::ListRequest>(""),
+        process::ListRequest::default()
+    );
+    assert_eq!(
+        read::<process::ListRequest>("{}"),
+        process::ListRequest::default()
+    );
     let end: process::StartResponse = read(
         r#"{"event":{"start":null,"data":null,"end":{"exitCode":null,"exited":null,"status":null,"error":null}}}"#,
     );
