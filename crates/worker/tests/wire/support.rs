@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -101,15 +102,25 @@ pub(crate) async fn private(arguments: &[&str]) -> Private {
     private_with(&mut worker(), arguments).await
 }
 
+/// Starts a worker on a private stream with more arguments, and `fds` under their own numbers.
+pub(crate) async fn private_inheriting(arguments: &[&str], fds: &[&OwnedFd]) -> Private {
+    private_from(&mut worker(), arguments, fds).await
+}
+
 /// Starts `command`, which ends in being a worker, on a private stream.
 pub(crate) async fn private_with(command: &mut Command, arguments: &[&str]) -> Private {
+    private_from(command, arguments, &[]).await
+}
+
+async fn private_from(command: &mut Command, arguments: &[&str], fds: &[&OwnedFd]) -> Private {
     let (host, inside) = StdUnixStream::pair().unwrap();
     let inside = OwnedFd::from(inside);
     command
         .arg("--listen")
         .arg(format!("fd:{}", inside.as_raw_fd()))
         .args(arguments);
-    let running = start_with(command, &[&inside]);
+    let inherited: Vec<_> = fds.iter().copied().chain([&inside]).collect();
+    let running = start_with(command, &inherited);
     drop(inside);
     host.set_nonblocking(true).unwrap();
     let client = Client::new(tokio::net::UnixStream::from_std(host).unwrap()).await;
@@ -326,6 +337,13 @@ impl<O: Carries> Replies<O> {
         }
     }
 
+    /// The pid of a command that has written `wanted`.
+    pub(crate) async fn until_started(&mut self, wanted: &str) -> u32 {
+        let pid = self.pid().await;
+        self.until(wanted).await;
+        pid
+    }
+
     /// Reads until `wanted` was written to a stream.
     pub(crate) async fn until(&mut self, wanted: &str) -> String {
         let mut seen = Vec::new();
@@ -439,9 +457,23 @@ pub(crate) fn alive(pid: u32) -> bool {
     stat.is_ok_and(|stat| !stat[stat.rfind(')').unwrap()..].starts_with(") Z"))
 }
 
-/// Returns once `condition` holds; a test that waits for ever has failed.
-pub(crate) async fn eventually(mut condition: impl FnMut() -> bool) {
-    while !condition() {
-        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+/// Nothing that a test waits for takes this long, however busy the machine: what does has hung.
+const HUNG: Duration = Duration::from_secs(120);
+
+/// Returns once `condition` holds.
+///
+/// # Panics
+/// It never does.
+#[track_caller]
+pub(crate) fn eventually(mut condition: impl FnMut() -> bool) -> impl Future<Output = ()> {
+    let caller = std::panic::Location::caller();
+    async move {
+        let holds = async {
+            while !condition() {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        let held = tokio::time::timeout(HUNG, holds).await;
+        assert!(held.is_ok(), "what {caller} waits for never comes");
     }
 }
