@@ -42,6 +42,8 @@ pub(crate) struct Process {
     pub(crate) started: SystemTime,
     pub(super) started_at: Instant,
     pub(super) cookie: String,
+    /// How often the memory limit had killed before the start.
+    pub(super) kills_before: u64,
     pub(super) kill_on_disconnect: bool,
     /// Rung when the first subscription has read, or is gone.
     pub(super) room: Notify,
@@ -64,6 +66,8 @@ pub(super) struct State {
     /// How the leader ended, from the moment it is reaped.
     pub(super) reaped: Option<Reaped>,
     pub(super) timed_out: bool,
+    /// The worker itself has sent SIGKILL.
+    killed: bool,
     pub(super) expired: bool,
     pub(super) end: Option<Exit>,
     pub(super) ended_at: Option<Instant>,
@@ -105,6 +109,7 @@ impl State {
             wakers: Vec::new(),
             reaped: None,
             timed_out: false,
+            killed: false,
             expired: false,
             end: None,
             ended_at: None,
@@ -194,6 +199,7 @@ impl Process {
         pid: i32,
         description: Description,
         cookie: String,
+        kills_before: u64,
         kill_on_disconnect: bool,
         retain: usize,
         stdin: Option<AsyncFd<OwnedFd>>,
@@ -206,6 +212,7 @@ impl Process {
             started: SystemTime::now(),
             started_at,
             cookie,
+            kills_before,
             kill_on_disconnect,
             room: Notify::new(),
             exited: Notify::new(),
@@ -317,6 +324,7 @@ impl Process {
 
     /// Kills every process of the command with SIGKILL; returns how many were hit.
     pub(crate) fn kill_tree(&self) -> usize {
+        self.mark_killed();
         tree::kill(Target::Commands(&[self.leader()]))
     }
 
@@ -340,7 +348,20 @@ impl Process {
         // Once it is reaped its number may be somebody else's.
         let running = self.state().reaped.is_none();
         let leader = rustix::process::Pid::from_raw(self.pid).filter(|_| running);
+        if signal == Signal::KILL {
+            self.mark_killed();
+        }
         leader.is_some_and(|leader| rustix::process::kill_process(leader, signal).is_ok())
+    }
+
+    /// A SIGKILL from the worker is on its way.
+    pub(super) fn mark_killed(&self) {
+        self.state().killed = true;
+    }
+
+    /// Whether the worker itself has sent SIGKILL.
+    pub(super) fn was_killed(&self) -> bool {
+        self.state().killed
     }
 
     /// By what its processes are told.

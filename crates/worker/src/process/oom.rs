@@ -1,4 +1,8 @@
 //! Telling a kill for want of memory from any other.
+//!
+//! The kernel counts such kills, but does not say whom it hit. So a command that dies of SIGKILL is
+//! called a victim if a kill was counted since its start that no other command has been told of.
+//! A command that ends otherwise has lost a child to the kills nobody claimed until then.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -10,6 +14,8 @@ use rustix::fs::{Mode, OFlags};
 pub(crate) struct Watch {
     counter: Option<OwnedFd>,
     seen: u64,
+    /// How many of those seen nobody was told of.
+    unclaimed: u64,
 }
 
 impl Watch {
@@ -19,15 +25,33 @@ impl Watch {
             .or_else(own)
             .filter(|counter| count(counter).is_some());
         let seen = counter.as_ref().and_then(count).unwrap_or_default();
-        Self { counter, seen }
+        Self {
+            counter,
+            seen,
+            unclaimed: 0,
+        }
     }
 
-    /// Whether a kill for want of memory happened since the last call.
-    pub(crate) fn struck(&mut self) -> bool {
-        let now = self.counter.as_ref().and_then(count).unwrap_or_default();
-        let struck = now > self.seen;
-        self.seen = now;
+    /// How many kills there were so far.
+    pub(crate) fn count(&mut self) -> u64 {
+        if let Some(now) = self.counter.as_ref().and_then(count) {
+            self.unclaimed += now.saturating_sub(self.seen);
+            self.seen = now;
+        }
+        self.seen
+    }
+
+    /// Whether a command that was killed is a victim; `before` is the count at its start.
+    pub(crate) fn claim(&mut self, before: u64) -> bool {
+        let struck = self.count() > before && self.unclaimed > 0;
+        self.unclaimed -= u64::from(struck);
         struck
+    }
+
+    /// A command ended for another reason: kills that nobody claimed hit no leader.
+    pub(crate) fn settle(&mut self) {
+        self.count();
+        self.unclaimed = 0;
     }
 }
 
@@ -85,14 +109,24 @@ mod tests {
     }
 
     #[test]
-    fn only_a_rise_of_the_counter_is_a_strike() {
+    fn only_a_rise_since_the_start_is_a_strike_and_each_is_claimed_once() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"low 0\noom 9\noom_kill 3\noom_group_kill 0\n")
             .unwrap();
         let mut watch = Watch::new(Some(file.try_clone().unwrap().into()));
-        assert!(!watch.struck());
-        rustix::io::pwrite(&file, b"low 0\noom 9\noom_kill 4\n", 0).unwrap();
-        assert!(watch.struck());
-        assert!(!watch.struck());
+        let set = |kills: u8| {
+            let text = format!("low 0\noom 9\noom_kill {kills}\n");
+            rustix::io::pwrite(&file, text.as_bytes(), 0).unwrap();
+        };
+        let early = watch.count();
+        assert!(!watch.claim(early));
+        set(5);
+        let late = watch.count();
+        assert!(!watch.claim(late));
+        assert!(watch.claim(early) && watch.claim(early));
+        assert!(!watch.claim(early));
+        set(6);
+        watch.settle();
+        assert!(!watch.claim(late));
     }
 }

@@ -55,6 +55,7 @@ pub(super) fn start(
     config: &Config,
     open_files: Rlimit,
     pool: &Arc<Pool>,
+    kills_before: u64,
     spec: StartSpec,
 ) -> Result<Starting, StartError> {
     let program = spec
@@ -103,6 +104,7 @@ pub(super) fn start(
         pid,
         description,
         cookie,
+        kills_before,
         spec.kill_on_disconnect,
         spec.retain,
         ours.stdin,

@@ -90,7 +90,15 @@ impl Table {
     /// # Errors
     /// Nothing was started then.
     pub(crate) fn start(&self, spec: StartSpec) -> Result<Handle, StartError> {
-        let mut starting = start::start(&self.config, self.open_files, &self.pool, spec)?;
+        // Before the start: it may be killed at once.
+        let kills_before = self.shared.state().oom.count();
+        let mut starting = start::start(
+            &self.config,
+            self.open_files,
+            &self.pool,
+            kills_before,
+            spec,
+        )?;
         let pump = starting.pump(Arc::clone(&self.shared));
         let process = Arc::clone(&starting.handle.process);
         {
@@ -135,8 +143,11 @@ impl Table {
             let Some(process) = state.unreaped.remove(&child.pid) else {
                 continue;
             };
-            let killed = child.signal == Signal::KILL.as_raw();
-            let oom = killed && state.oom.struck();
+            let killed = child.signal == Signal::KILL.as_raw() && !process.was_killed();
+            let oom = killed && state.oom.claim(process.kills_before);
+            if !killed {
+                state.oom.settle();
+            }
             drop(state);
             process.set_reaped(Reaped {
                 code: child.code,
@@ -153,6 +164,8 @@ impl Table {
 
     /// Kills the commands and what they started. As init, everything below the worker.
     pub(crate) fn kill_everything(&self) {
+        let running: Vec<_> = self.shared.state().unreaped.values().cloned().collect();
+        running.iter().for_each(|process| process.mark_killed());
         if self.config.init {
             tree::kill(Target::Everything);
         } else {

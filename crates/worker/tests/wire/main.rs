@@ -6,6 +6,7 @@ mod doors;
 mod input;
 mod kill;
 mod lane;
+mod oom;
 mod output;
 mod process;
 mod support;
