@@ -26,11 +26,16 @@ pub(crate) fn words(text: &str) -> String {
 
 /// An error for a code of the wire. `what` says what was attempted.
 pub(crate) fn refused(phase: Phase, what: &str, code: Code, message: &str) -> Error {
+    refused_with(phase, what, translate(phase, code), message)
+}
+
+/// As [`refused`], with what its code means here.
+fn refused_with(phase: Phase, what: &str, code: ErrorCode, message: &str) -> Error {
     let named = NAMED.into_iter().find_map(|named| {
         let rest = message.strip_prefix(named.as_str())?.strip_prefix(": ")?;
         Some((named, rest))
     });
-    let (code, message) = named.unwrap_or_else(|| (translate(phase, code), message));
+    let (code, message) = named.unwrap_or((code, message));
     let message = words(message);
     let text = if message.is_empty() {
         format!("{what}: the worker refused")
@@ -49,7 +54,6 @@ fn translate(phase: Phase, code: Code) -> ErrorCode {
         Code::Unauthenticated => ErrorCode::Unauthenticated,
         Code::OutOfRange if phase == Phase::Exec => ErrorCode::CursorExpired,
         Code::OutOfRange => ErrorCode::InvalidArgument,
-        Code::ResourceExhausted if phase == Phase::Files => ErrorCode::DiskFull,
         Code::DeadlineExceeded if phase == Phase::Exec => ErrorCode::ExecTimeout,
         Code::DeadlineExceeded => ErrorCode::RequestTimeout,
         Code::Unimplemented => ErrorCode::Unsupported,
@@ -72,7 +76,7 @@ pub(crate) fn refused_http(phase: Phase, what: &str, status: u16, message: &str)
         404 => Code::NotFound,
         409 => Code::AlreadyExists,
         501 => Code::Unimplemented,
-        507 => Code::ResourceExhausted,
+        507 => return refused_with(phase, what, ErrorCode::DiskFull, message),
         // Whatever answers in its place; a gateway finds nobody.
         502 if phase == Phase::Tunnel => Code::NotFound,
         502..=504 => Code::Unavailable,
@@ -116,6 +120,16 @@ mod tests {
     fn words_of_a_worker_cannot_drive_a_terminal() {
         assert_eq!(words("a\x1b[2Jb\r\nc"), "a\u{fffd}[2Jb\u{fffd}\u{fffd}c");
         assert_eq!(words(&"x".repeat(WORDS * 2)).len(), WORDS);
+    }
+
+    #[test]
+    fn a_full_disk_is_told_from_a_worker_at_a_cap_of_its_own() {
+        let rpc = |message| refused(Phase::Files, "x", Code::ResourceExhausted, message).code();
+        assert_eq!(rpc("disk_full: move '/a': no space"), ErrorCode::DiskFull);
+        assert_eq!(rpc("events were lost"), ErrorCode::BackendFailed);
+        let http = |status| refused_http(Phase::Files, "x", status, "no space").code();
+        assert_eq!(http(507), ErrorCode::DiskFull);
+        assert_eq!(http(429), ErrorCode::BackendFailed);
     }
 
     #[test]

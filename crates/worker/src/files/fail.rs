@@ -75,10 +75,11 @@ impl Fail {
             Errno::MFILE | Errno::NFILE | Errno::NOMEM => Kind::TooMuch,
             _ => Kind::Internal,
         };
-        let prefix = if kind == Kind::Refused {
-            "path_refused: "
-        } else {
-            ""
+        // What Connect has no code for is named.
+        let prefix = match kind {
+            Kind::Refused => "path_refused: ",
+            Kind::NoSpace => "disk_full: ",
+            _ => "",
         };
         Self::new(
             kind,

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::descent::{Descent, Levels};
 use super::entry;
-use super::fail::{Fail, Kind, Outcome};
+use super::fail::{Fail, Outcome};
 use super::jail::{Jail, PATH_MAX, Place};
 use super::stop::Stop;
 use super::users::Names;
@@ -48,7 +48,7 @@ pub(crate) fn list(
         if entries.len() >= MAX_LIST_ITEMS || weight > MAX_WEIGHT {
             let message =
                 "the tree has more entries than one answer holds; list it with less depth";
-            return Err(Fail::new(Kind::TooMuch, message));
+            return Err(Fail::invalid(message));
         }
         let full = [&prefix[..], name.as_bytes()].concat();
         match entry::describe(jail, descent.here(), &name, &full, &mut users) {

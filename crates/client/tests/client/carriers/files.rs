@@ -21,6 +21,17 @@ over_every_carrier! {
     a_port_of_ours_is_reached_from_inside
 }
 
+#[tokio::test]
+async fn a_directory_is_listed_whole_or_refused_as_too_large() {
+    let sandbox = Real::sandbox(Carrier::Pair).await;
+    stdout_of(&sandbox, "mkdir many; cd many; seq 70000 | xargs touch").await;
+    let entries = sandbox.files().list("many", 1).await.unwrap();
+    assert_eq!(entries.len(), 70_000);
+    stdout_of(&sandbox, "cd many; seq 140000 | xargs touch").await;
+    let err = sandbox.files().list("many", 1).await.unwrap_err();
+    assert_eq!(err.code(), ErrorCode::InvalidArgument, "{err:?}");
+}
+
 async fn files_come_back_as_they_were_written(sandbox: Sandbox) {
     let files = sandbox.files();
     let bytes: Vec<u8> = (0..=255).collect();

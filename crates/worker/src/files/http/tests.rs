@@ -120,10 +120,9 @@ fn absurd_dates_have_no_form() {
 #[test]
 fn a_full_disk_or_quota_is_507() {
     for errno in [Errno::NOSPC, Errno::DQUOT] {
-        assert_eq!(
-            Fail::errno("write", b"/x", errno).status(),
-            StatusCode::INSUFFICIENT_STORAGE
-        );
+        let fail = Fail::errno("write", b"/x", errno);
+        assert_eq!(fail.status(), StatusCode::INSUFFICIENT_STORAGE);
+        assert!(fail.message.starts_with("disk_full: "), "{fail:?}");
     }
     assert_eq!(
         Fail::errno("read", b"/x", Errno::NOENT).status(),
