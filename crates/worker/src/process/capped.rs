@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
+
 use super::{Chunk, Event, Stream, Subscription};
 
 /// Passes on the first `head` bytes of each stream as they come, and its last `tail` bytes
@@ -18,16 +20,9 @@ pub(super) struct Capped {
 
 impl Capped {
     pub(super) fn new(events: Subscription, head: u64, tail: usize) -> Self {
-        let windows = Stream::ALL.map(|_| Window {
-            head,
-            tail,
-            passed: 0,
-            held: VecDeque::new(),
-            held_bytes: 0,
-        });
         Self {
             events,
-            windows,
+            windows: Stream::ALL.map(|_| Window::new(head, tail)),
             last: VecDeque::new(),
             ended: false,
         }
@@ -50,8 +45,9 @@ impl Capped {
                 }
                 Some(last) => {
                     self.ended = true;
-                    for window in &mut self.windows {
-                        self.last.extend(window.release().map(Event::Data));
+                    for stream in Stream::ALL {
+                        let window = &mut self.windows[stream.index()];
+                        self.last.extend(window.release(stream).map(Event::Data));
                     }
                     self.last.push_back(last);
                 }
@@ -61,17 +57,32 @@ impl Capped {
     }
 }
 
+/// The last bytes are let go in pieces of this size.
+const PIECE: usize = 64 * 1024;
+
 #[derive(Debug)]
 struct Window {
     head: u64,
     tail: usize,
     /// Where what was passed on ends.
     passed: u64,
-    held: VecDeque<Chunk>,
-    held_bytes: usize,
+    /// The latest bytes that were not passed on, however small the chunks were that they came in.
+    held: VecDeque<u8>,
+    /// Where they end.
+    end: u64,
 }
 
 impl Window {
+    fn new(head: u64, tail: usize) -> Self {
+        Self {
+            head,
+            tail,
+            passed: 0,
+            held: VecDeque::new(),
+            end: 0,
+        }
+    }
+
     /// The part of a chunk that is passed on at once; the rest is held back.
     fn take(&mut self, mut chunk: Chunk) -> Option<Chunk> {
         let room = self.head.saturating_sub(chunk.offset);
@@ -82,9 +93,7 @@ impl Window {
         head.bytes = chunk.bytes.split_to(now);
         chunk.offset += now as u64;
         if !chunk.bytes.is_empty() {
-            self.held_bytes += chunk.bytes.len();
-            self.held.push_back(chunk);
-            self.forget();
+            self.hold(&chunk);
         }
         if head.bytes.is_empty() {
             return None;
@@ -93,32 +102,41 @@ impl Window {
         Some(head)
     }
 
-    fn forget(&mut self) {
-        while self.held_bytes > self.tail {
-            let Some(front) = self.held.front_mut() else {
-                return;
-            };
-            let excess = (self.held_bytes - self.tail).min(front.bytes.len());
-            // A copy of the rest of a chunk does not keep the whole of it alive.
-            front.bytes = bytes::Bytes::copy_from_slice(&front.bytes[excess..]);
-            front.offset += excess as u64;
-            self.held_bytes -= excess;
-            if front.bytes.is_empty() {
-                self.held.pop_front();
-            }
+    fn hold(&mut self, chunk: &Chunk) {
+        if chunk.offset != self.end {
+            // What was missed parts what is held from what follows.
+            self.held.clear();
         }
+        self.end = chunk.offset + chunk.bytes.len() as u64;
+        let new = &chunk.bytes[chunk.bytes.len().saturating_sub(self.tail)..];
+        let excess = (self.held.len() + new.len()).saturating_sub(self.tail);
+        self.held.drain(..excess);
+        let needed = self.held.len() + new.len();
+        if needed > self.held.capacity() {
+            // As a vector grows, but never beyond what may be held.
+            let wanted = needed.max(2 * self.held.capacity()).min(self.tail);
+            self.held.reserve_exact(wanted - self.held.len());
+        }
+        self.held.extend(new);
     }
 
-    /// What was held back, in order, each chunk saying what is missing before it.
-    fn release(&mut self) -> impl Iterator<Item = Chunk> {
-        let mut end = self.passed;
-        std::mem::take(&mut self.held)
-            .into_iter()
-            .map(move |mut chunk| {
-                chunk.skipped = chunk.offset.saturating_sub(end);
-                end = chunk.offset + chunk.bytes.len() as u64;
-                chunk
-            })
+    /// What was held back, in order, the first chunk saying what is missing before it.
+    fn release(&mut self, stream: Stream) -> impl Iterator<Item = Chunk> {
+        let mut bytes = Bytes::from(Vec::from(std::mem::take(&mut self.held)));
+        let mut offset = self.end.saturating_sub(bytes.len() as u64);
+        let mut passed = self.passed;
+        std::iter::from_fn(move || {
+            let piece = bytes.split_to(bytes.len().min(PIECE));
+            let chunk = Chunk {
+                stream,
+                offset,
+                skipped: offset.saturating_sub(passed),
+                bytes: piece,
+            };
+            offset += chunk.bytes.len() as u64;
+            passed = offset;
+            (!chunk.bytes.is_empty()).then_some(chunk)
+        })
     }
 }
 
@@ -127,56 +145,70 @@ mod tests {
     use super::*;
 
     fn chunk(offset: u64, text: &str) -> Chunk {
-        let bytes = bytes::Bytes::copy_from_slice(text.as_bytes());
         Chunk {
             stream: Stream::Stdout,
             offset,
             skipped: 0,
-            bytes,
+            bytes: Bytes::copy_from_slice(text.as_bytes()),
         }
     }
 
-    fn window(head: u64, tail: usize) -> Window {
-        Window {
-            head,
-            tail,
-            passed: 0,
-            held: VecDeque::new(),
-            held_bytes: 0,
-        }
+    fn rest(window: &mut Window) -> Vec<Chunk> {
+        window.release(Stream::Stdout).collect()
     }
 
     #[test]
     fn the_beginning_and_the_end_are_passed_on() {
-        let mut window = window(3, 2);
+        let mut window = Window::new(3, 2);
         assert_eq!(window.take(chunk(0, "abcde")), Some(chunk(0, "abc")));
         assert_eq!(window.take(chunk(5, "fghij")), None);
-        let rest: Vec<_> = window.release().collect();
-        assert_eq!(
-            rest,
-            [Chunk {
-                skipped: 5,
-                ..chunk(8, "ij")
-            }]
-        );
+        let expected = Chunk {
+            skipped: 5,
+            ..chunk(8, "ij")
+        };
+        assert_eq!(rest(&mut window), [expected]);
     }
 
     #[test]
     fn output_that_fits_is_whole() {
-        let mut window = window(2, 4);
-        let head = window.take(chunk(0, "abcd")).unwrap();
+        let mut window = Window::new(2, 4);
+        assert_eq!(window.take(chunk(0, "abcd")), Some(chunk(0, "ab")));
         assert_eq!(window.take(chunk(4, "ef")), None);
-        let rest: Vec<_> = window.release().collect();
-        assert_eq!(
-            (head, rest),
-            (chunk(0, "ab"), vec![chunk(2, "cd"), chunk(4, "ef")])
-        );
+        assert_eq!(rest(&mut window), [chunk(2, "cdef")]);
     }
 
     #[test]
     fn no_tail_holds_nothing() {
-        let mut window = window(1, 0);
+        let mut window = Window::new(1, 0);
         window.take(chunk(0, "abc"));
-        assert_eq!((window.held_bytes, window.release().count()), (0, 0));
+        assert_eq!((window.held.capacity(), rest(&mut window)), (0, vec![]));
+    }
+
+    #[test]
+    fn a_writer_of_single_bytes_costs_no_more_than_the_tail() {
+        const TAIL: usize = 1 << 20;
+        let mut window = Window::new(0, TAIL);
+        let count = 3 * TAIL as u64 + 7;
+        for offset in 0..count {
+            assert_eq!(window.take(chunk(offset, "x")), None);
+            assert!(window.held.capacity() <= TAIL);
+        }
+        let rest = rest(&mut window);
+        assert_eq!(rest[0].skipped, count - TAIL as u64);
+        assert_eq!(rest.len(), TAIL / PIECE);
+        let held: usize = rest.iter().map(|chunk| chunk.bytes.len()).sum();
+        assert_eq!(held, TAIL);
+    }
+
+    #[test]
+    fn what_comes_after_a_gap_is_not_joined_to_what_came_before() {
+        let mut window = Window::new(0, 8);
+        window.take(chunk(0, "abc"));
+        window.take(chunk(10, "def"));
+        let expected = Chunk {
+            skipped: 10,
+            ..chunk(10, "def")
+        };
+        assert_eq!(rest(&mut window), [expected]);
     }
 }
