@@ -155,6 +155,10 @@ async fn read_until_end(process: &Process, sources: &mut Vec<Source>, mut timers
         }
         let running = grace_end.is_none();
         let room = process.state().has_room();
+        if running {
+            // Not by the alarm alone: a pipe that is never empty comes before it.
+            fire(process, &mut timers, &mut kill_at);
+        }
         let wake = if running {
             [timers.deadline, timers.timeout, kill_at]
                 .into_iter()
@@ -188,11 +192,8 @@ async fn read_until_end(process: &Process, sources: &mut Vec<Source>, mut timers
                 }
             }
             () = process.room.notified(), if !room => {}
-            () = alarm => {
-                if running {
-                    fire(process, &mut timers, &mut kill_at);
-                }
-            }
+            // What is due is done above.
+            () = alarm => {}
         }
     }
 }

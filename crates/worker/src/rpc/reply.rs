@@ -105,6 +105,14 @@ impl<O: WireMessage + Unpin> ReplyBody<O> {
         }
     }
 
+    /// Whether the deadline is over; if not, the task is woken when it is.
+    fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
+        self.deadline.as_mut().is_some_and(|deadline| {
+            // The timer alone says nothing to a task that has used up its turn.
+            Instant::now() >= deadline.deadline() || deadline.as_mut().poll(cx).is_ready()
+        })
+    }
+
     fn append(&mut self, reply: &O) {
         match self.codec {
             // In place: a reply is copied once, into the frame that leaves.
@@ -167,18 +175,16 @@ impl<O: WireMessage + Unpin> http_body::Body for ReplyBody<O> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = &mut *self;
+        // Before anything is gathered: a command that never pauses must not outrun its deadline.
+        if this.is_late(cx) && !matches!(this.source, Source::Ended) {
+            this.end(&end_of(Error::deadline()));
+        }
         this.gather(cx);
         if this.buffer.is_empty() {
             if matches!(this.source, Source::Ended) {
                 return Poll::Ready(None);
             }
-            let late = this
-                .deadline
-                .as_mut()
-                .is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready());
-            if late {
-                this.end(&end_of(Error::deadline()));
-            } else if this.quiet.as_mut().poll(cx).is_ready() {
+            if this.quiet.as_mut().poll(cx).is_ready() {
                 this.append(&(this.keepalive)());
             } else {
                 return Poll::Pending;
@@ -191,5 +197,42 @@ impl<O: WireMessage + Unpin> http_body::Body for ReplyBody<O> {
 
     fn is_end_stream(&self) -> bool {
         matches!(self.source, Source::Ended) && self.buffer.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use namzu_protocol::connect::{Code, EnvelopeDecoder, Frame as Read};
+    use namzu_protocol::process::StartResponse;
+
+    use super::*;
+
+    /// Never has nothing to say.
+    struct Babbler;
+
+    impl futures_core::Stream for Babbler {
+        type Item = Result<StartResponse, Error>;
+
+        fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+            Poll::Ready(Some(Ok(StartResponse::default())))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_deadline_ends_a_stream_that_is_never_silent() {
+        let replies: Replies<StartResponse> = Box::pin(Babbler);
+        let response = stream(
+            Codec::Proto,
+            Ok(replies),
+            Some(Instant::now()),
+            Duration::from_secs(1000),
+            StartResponse::default,
+        );
+        let mut decoder = EnvelopeDecoder::new(1024);
+        let mut bytes = response.into_body().frame().await.unwrap().unwrap();
+        let Read::End(end) = decoder.decode(bytes.data_mut().unwrap()).unwrap().unwrap() else {
+            panic!("a reply after the deadline");
+        };
+        assert_eq!(end.error.unwrap().code, Code::DeadlineExceeded);
     }
 }

@@ -266,6 +266,42 @@ async fn the_deadline_ends_the_stream_without_an_end_and_kills_the_tree() {
 }
 
 #[tokio::test]
+async fn a_deadline_holds_while_output_flows() {
+    let worker = private(&[]).await;
+    let client = worker.client.with_header("connect-timeout-ms", "300");
+    let mut replies = client.start(&start("yes", &[])).await;
+    let pid = replies.pid().await;
+    assert_eq!(replies.failure().await.code, Code::DeadlineExceeded);
+    eventually(|| !alive(pid)).await;
+
+    let mut first = worker.client.start(&start("yes", &[])).await;
+    let pid = first.pid().await;
+    let drain = tokio::spawn(async move { while first.next().await.is_some() {} });
+    let request = ConnectRequest {
+        process: by_pid(pid),
+        cursor: None,
+    };
+    let mut later = client.connect(&request).await;
+    assert_eq!(later.pid().await, pid);
+    assert_eq!(later.failure().await.code, Code::DeadlineExceeded);
+    assert!(alive(pid), "the deadline of a later reader is its own");
+    drain.abort();
+}
+
+#[tokio::test]
+async fn the_workers_own_timeout_holds_while_output_flows() {
+    let worker = private(&[]).await;
+    let request = options(
+        StartOptions {
+            timeout_ms: Some(300),
+            ..StartOptions::default()
+        },
+        start("yes", &[]),
+    );
+    assert!(worker.client.run(&request).await.info().timed_out);
+}
+
+#[tokio::test]
 async fn the_workers_own_timeout_is_an_end() {
     let worker = private(&[]).await;
     let request = options(
