@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::process::{self, Mode};
-use crate::worker::Worker;
+use crate::worker::{Obituary, Worker};
 use crate::{
     Cursor, Deadlines, ExecOutput, Files, Process, ProcessInfo, Reach, Selector, Tunnel, collect,
     tunnel,
@@ -35,6 +35,8 @@ struct Ending {
     teardown: Mutex<Box<dyn Teardown>>,
     /// It goes on without us.
     lives_on: AtomicBool,
+    /// We end it ourselves, so that nobody waits for the teardown to ask how it ended.
+    destroying: CancellationToken,
 }
 
 /// Whose sandbox it is.
@@ -50,14 +52,19 @@ pub(crate) enum Origin {
 
 impl Ending {
     /// How it ended, as far as the backend knows.
-    fn obituary(&self) -> Option<Error> {
-        match self.teardown.try_lock() {
-            Ok(teardown) => teardown.obituary(),
-            Err(_) => Some(Error::new(
-                ErrorCode::SandboxLost,
-                "the sandbox is being destroyed",
-            )),
-        }
+    async fn obituary(&self) -> Option<Error> {
+        let teardown = tokio::select! {
+            biased;
+            // Another call may be asking: it is no sign of a destroy.
+            teardown = self.teardown.lock() => Some(teardown),
+            () = self.destroying.cancelled() => None,
+        };
+        let known = teardown.and_then(|teardown| teardown.obituary());
+        known.or_else(|| {
+            self.destroying
+                .is_cancelled()
+                .then(|| Error::new(ErrorCode::SandboxLost, "the sandbox was destroyed"))
+        })
     }
 }
 
@@ -89,15 +96,21 @@ impl Sandbox {
         let ending = Arc::new(Ending {
             teardown: Mutex::new(launched.teardown),
             lives_on: AtomicBool::new(origin == Origin::Found),
+            destroying: CancellationToken::new(),
         });
         // Weak: a `Process` that outlives its sandbox must not keep it alive.
         let weak = Arc::downgrade(&ending);
-        let obituary = Box::new(move || match weak.upgrade() {
-            Some(ending) => ending.obituary(),
-            None => Some(Error::new(
-                ErrorCode::SandboxLost,
-                "the sandbox was dropped",
-            )),
+        let obituary: Obituary = Box::new(move || {
+            let ending = weak.upgrade();
+            Box::pin(async move {
+                match ending {
+                    Some(ending) => ending.obituary().await,
+                    None => Some(Error::new(
+                        ErrorCode::SandboxLost,
+                        "the sandbox was dropped",
+                    )),
+                }
+            })
         });
         let (connect, request) = (deadlines.connect, deadlines.request);
         let worker =
@@ -271,6 +284,7 @@ impl Sandbox {
     ///
     /// `backend_failed` if something could not be removed.
     pub async fn destroy(&self) -> Result<()> {
+        self.ending.destroying.cancel();
         let done = self.ending.teardown.lock().await.destroy().await;
         self.worker.close();
         done.map_err(|err| err.during(Phase::Destroy))

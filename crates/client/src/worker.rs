@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -30,7 +31,8 @@ const REFUSAL_CAP: usize = 64 << 10;
 const INQUEST: (u32, Duration) = (20, Duration::from_millis(10));
 
 /// Asks how the sandbox ended.
-pub(crate) type Obituary = Box<dyn Fn() -> Option<Error> + Send + Sync>;
+pub(crate) type Obituary =
+    Box<dyn Fn() -> Pin<Box<dyn Future<Output = Option<Error>> + Send>> + Send + Sync>;
 
 /// A worker, shared by everything that talks to it.
 #[derive(Clone)]
@@ -160,7 +162,7 @@ impl Worker {
     pub(crate) async fn failed(&self, phase: Phase, what: &str, failure: Failure) -> Error {
         if matches!(failure, Failure::Lost(_) | Failure::Connect(_)) {
             for attempt in 0..INQUEST.0 {
-                if let Some(obituary) = (self.0.obituary)() {
+                if let Some(obituary) = (self.0.obituary)().await {
                     return obituary.during(phase);
                 }
                 if attempt + 1 < INQUEST.0 {

@@ -186,6 +186,24 @@ async fn destroying_ends_what_runs() {
     assert_eq!(err.code(), ErrorCode::SandboxLost);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_call_hears_how_the_sandbox_ended() {
+    let backend = FakeBackend::new(|call| async move {
+        let mut script = call.started(7);
+        script.reset().await;
+    });
+    let sandbox = Arc::new(backend.sandbox().await);
+    let mut running = tokio::task::JoinSet::new();
+    for _ in 0..64 {
+        let mut process = sandbox.spawn(ExecRequest::new(["x"])).await.unwrap();
+        running.spawn(async move { process.next().await.unwrap_err().code() });
+    }
+    *backend.fate.obituary.lock().unwrap() = Some(ErrorCode::OutOfMemory);
+    backend.fate.cut();
+    let codes = running.join_all().await;
+    assert_eq!(codes, vec![ErrorCode::OutOfMemory; 64]);
+}
+
 #[tokio::test]
 async fn a_process_that_outlives_its_sandbox_says_so() {
     let backend = FakeBackend::new(|call| async move {
