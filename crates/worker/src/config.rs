@@ -252,10 +252,7 @@ impl Arguments {
             };
             let invalid = || Error::new(format!("invalid value of {name}"));
             match name.as_str() {
-                "--listen" => {
-                    // SPEC...: every word up to the next option.
-                    typed.listen.push(Listen::parse(&value()?)?);
-                }
+                "--listen" => typed.listen.push(Listen::parse(&value()?)?),
                 "--lane" | "--ready" | "--memory-events" => {
                     let fd = value()?
                         .to_str()

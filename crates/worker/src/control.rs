@@ -35,10 +35,11 @@ pub(crate) async fn handle(worker: &Worker, request: Request) -> Response {
             Ok(request) => kill(worker, request),
             Err(refusal) => refusal,
         },
-        _ => {
+        ext::SHUTDOWN => {
             worker.shut_down();
             web::json(StatusCode::OK, &serde_json::Map::new())
         }
+        _ => web::error(StatusCode::NOT_FOUND, "no such call"),
     }
 }
 

@@ -128,16 +128,13 @@ fn passes(error: &io::Error) -> bool {
 /// # Errors
 /// It is not open.
 pub(crate) fn adopt(fd: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: named on the command line for the worker to own; nothing else in it does.
-    let owned = unsafe { OwnedFd::from_raw_fd(fd) };
-    match rustix::io::fcntl_setfd(&owned, rustix::io::FdFlags::CLOEXEC) {
-        Ok(()) => Ok(owned),
-        Err(error) => {
-            // It is not open, so it must not be closed either.
-            let _ = std::os::fd::IntoRawFd::into_raw_fd(owned);
-            Err(error.into())
-        }
+    // SAFETY: takes any number, and refuses one that is not open.
+    if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
     }
+    // SAFETY: open, as was just seen, and named on the command line for the worker to own, once;
+    // nothing else in it does.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Moves standard input and output out of the way of commands, which must never hold them.

@@ -1,5 +1,6 @@
 //! The worker: the one program inside a sandbox, serving the four wires of `docs/protocol.md`.
 
+mod accounts;
 mod auth;
 mod config;
 mod control;
@@ -14,6 +15,7 @@ mod listener;
 mod metrics;
 mod pool;
 mod process;
+mod random;
 mod reaper;
 mod router;
 mod rpc;

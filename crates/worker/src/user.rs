@@ -1,6 +1,8 @@
 //! The one user a worker serves: its own uid, under whatever names it has.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use crate::accounts;
 
 /// Who commands run as.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -57,8 +59,9 @@ struct Entry {
 }
 
 fn passwd() -> Vec<Entry> {
-    // Commands may be able to write the file: cap it and skip what does not parse.
-    let text = read_capped(Path::new("/etc/passwd"), 1 << 20);
+    // Commands may be able to write the file: what does not parse is skipped.
+    let table = accounts::read(accounts::USERS);
+    let text = String::from_utf8_lossy(&table);
     text.lines().filter_map(entry).collect()
 }
 
@@ -68,23 +71,6 @@ fn entry(line: &str) -> Option<Entry> {
     let uid = fields.nth(1)?.parse().ok()?;
     let home = PathBuf::from(fields.nth(2)?);
     Some(Entry { name, uid, home })
-}
-
-fn read_capped(path: &Path, cap: u64) -> String {
-    use std::io::Read;
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut bytes = Vec::new();
-    let opened = std::fs::OpenOptions::new()
-        .read(true)
-        // A command may have put a fifo there.
-        .custom_flags(libc::O_NONBLOCK)
-        .open(path);
-    if let Ok(file) = opened
-        && file.take(cap).read_to_end(&mut bytes).is_err()
-    {
-        bytes.clear();
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -10,9 +10,18 @@ use http_body::{Frame, SizeHint};
 use tokio::task::JoinHandle;
 
 use crate::http::BodyError;
+use crate::pool::Pool;
 
 /// The size of a chunk, in bytes.
 pub(crate) const CHUNK: usize = 256 << 10;
+
+/// Chunks of one transfer on their way at once whose buffers are used again.
+const KEPT: usize = 4;
+
+/// Buffers of one transfer.
+pub(crate) fn pool() -> Arc<Pool> {
+    Pool::new(CHUNK, KEPT)
+}
 
 /// Something that yields chunks and may block.
 pub(crate) trait Source: Send + 'static {
@@ -82,47 +91,5 @@ impl<S: Source> http_body::Body for SourceBody<S> {
     fn size_hint(&self) -> SizeHint {
         self.left
             .map_or_else(SizeHint::default, SizeHint::with_exact)
-    }
-}
-
-/// Buffers that come back once their bytes were sent, so that a long transfer allocates a handful.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Pool(Arc<Mutex<Vec<Vec<u8>>>>);
-
-impl Pool {
-    /// An empty buffer of [`CHUNK`] bytes.
-    pub(crate) fn take(&self) -> Vec<u8> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        kept.unwrap_or_else(|| Vec::with_capacity(CHUNK))
-    }
-
-    /// The bytes of a buffer, which comes back when they are dropped.
-    pub(crate) fn lend(&self, buffer: Vec<u8>) -> Bytes {
-        Bytes::from_owner(Lent {
-            buffer,
-            pool: self.clone(),
-        })
-    }
-}
-
-struct Lent {
-    buffer: Vec<u8>,
-    pool: Pool,
-}
-
-impl AsRef<[u8]> for Lent {
-    fn as_ref(&self) -> &[u8] {
-        &self.buffer
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.clear();
-        let mut kept = self.pool.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < 4 {
-            kept.push(buffer);
-        }
     }
 }

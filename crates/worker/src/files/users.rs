@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-/// The largest table read.
-const MAX_TABLE: u64 = 4 << 20;
+use crate::accounts;
 
 /// The names behind ids; each table is read when it is first needed.
 #[derive(Debug, Default)]
@@ -15,20 +14,20 @@ pub(crate) struct Names {
 impl Names {
     /// The user's name, or the number where there is none.
     pub(crate) fn user(&mut self, uid: u32) -> String {
-        let users = self.users.get_or_insert_with(|| by_id("/etc/passwd"));
+        let users = self.users.get_or_insert_with(|| by_id(accounts::USERS));
         users.get(&uid).cloned().unwrap_or_else(|| uid.to_string())
     }
 
     /// The group's name, or the number where there is none.
     pub(crate) fn group(&mut self, gid: u32) -> String {
-        let groups = self.groups.get_or_insert_with(|| by_id("/etc/group"));
+        let groups = self.groups.get_or_insert_with(|| by_id(accounts::GROUPS));
         groups.get(&gid).cloned().unwrap_or_else(|| gid.to_string())
     }
 }
 
 fn by_id(path: &str) -> HashMap<u32, String> {
     let mut names = HashMap::new();
-    for fields in fields(&read(path)) {
+    for fields in fields(&accounts::read(path)) {
         if let (Some(name), Some(id)) = (fields.first(), fields.get(2).and_then(|id| number(id))) {
             names
                 .entry(id)
@@ -46,21 +45,4 @@ fn fields(table: &[u8]) -> impl Iterator<Item = Vec<&[u8]>> {
 
 fn number(field: &[u8]) -> Option<u32> {
     std::str::from_utf8(field).ok()?.parse().ok()
-}
-
-/// A missing or unreadable table holds nobody.
-fn read(path: &str) -> Vec<u8> {
-    use std::io::Read as _;
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let mut table = Vec::new();
-    // A command may have put a pipe there.
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    if let Ok(file) = std::fs::File::options()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)
-    {
-        let _ = file.take(MAX_TABLE).read_to_end(&mut table);
-    }
-    table
 }

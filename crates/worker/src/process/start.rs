@@ -26,6 +26,7 @@ use super::{Handle, Limits, Size, StartError, StartSpec, Stream, table};
 use crate::config::Config;
 use crate::fd;
 use crate::pool::Pool;
+use crate::random;
 
 /// A command whose output nobody pumps yet.
 pub(super) struct Starting {
@@ -62,7 +63,8 @@ pub(super) fn start(
         .argv
         .first()
         .ok_or_else(|| StartError::Invalid("no command was given".into()))?;
-    let cookie = cookie();
+    let cookie = random::hex()
+        .map_err(|error| StartError::Failed(format!("could not name the command: {error}")))?;
     let environment =
         Environment::build(config, spec.base, &cookie, spec.pty.is_some(), &spec.envs)?;
     let cwd = match &spec.cwd {
@@ -240,20 +242,6 @@ fn limits(limits: Limits, open_files: Rlimit) -> Vec<(Resource, Rlimit)> {
         .into_iter()
         .filter_map(|(resource, limit)| Some((resource, limit?)));
     set.collect()
-}
-
-fn cookie() -> String {
-    let mut random = [0_u8; 16];
-    // With the length asked for, only a signal could cut it short, and all are blocked or handled
-    // with restart; a short read leaves zeros, and the cookie is no secret.
-    let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-    use std::fmt::Write;
-    random
-        .iter()
-        .fold(String::with_capacity(32), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
 }
 
 fn explain(failure: &Failure, program: &str, cwd: String) -> StartError {

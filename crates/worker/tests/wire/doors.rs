@@ -270,3 +270,21 @@ async fn metrics_and_envs_are_told() {
         assert!(metrics[field].as_u64().unwrap() > 0, "{field}");
     }
 }
+
+#[test]
+fn a_descriptor_that_is_not_open_is_refused() {
+    for arguments in [
+        &["--listen", "fd:1000"][..],
+        &["--listen", "listener:1000"],
+        &["--listen", "stdio", "--ready", "1000"],
+        &["--listen", "stdio", "--memory-events", "1000"],
+        &["--listen", "stdio", "--lane", "1000"],
+    ] {
+        let refused = worker()
+            .args(arguments)
+            .env("NAMZU_SANDBOX_TOKEN", "t")
+            .output()
+            .unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{arguments:?}");
+    }
+}

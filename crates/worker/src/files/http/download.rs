@@ -15,9 +15,10 @@ use super::{Coding, coding, date, disposition, required_path};
 use crate::files::fail::{Fail, Outcome};
 use crate::files::gzip::Compressed;
 use crate::files::jail::Access;
-use crate::files::source::{CHUNK, Pool, Source, SourceBody};
+use crate::files::source::{self, CHUNK, Source, SourceBody};
 use crate::files::stop::blocking;
 use crate::http::{self as web, Request, Response};
+use crate::pool::Pool;
 use crate::worker::Worker;
 
 pub(super) async fn handle(worker: &Worker, request: &Request) -> Outcome<Response> {
@@ -181,7 +182,7 @@ struct FileSource {
     at: u64,
     /// How many are still to come; `None`: up to the end.
     left: Option<u64>,
-    pool: Pool,
+    pool: Arc<Pool>,
 }
 
 impl FileSource {
@@ -190,7 +191,7 @@ impl FileSource {
             file,
             at,
             left,
-            pool: Pool::default(),
+            pool: source::pool(),
         }
     }
 }

@@ -9,6 +9,7 @@ use tokio::task::AbortHandle;
 use super::Watch;
 use crate::files::entry;
 use crate::files::fail::{Fail, Kind, Outcome};
+use crate::random;
 
 /// The most watchers at a time. Each is an inotify instance, of which a user has few.
 const MAX_WATCHERS: usize = 64;
@@ -65,7 +66,10 @@ impl Watchers {
                 format!("there are {MAX_WATCHERS} watchers already"),
             ));
         }
-        let id = new_id()?;
+        let id = random::hex().map_err(|error| {
+            Fail::new(Kind::Internal, format!("could not name a watcher: {error}"))
+        })?;
+        let id = format!("w{id}");
         let queue = Arc::new(Mutex::new(Queue::default()));
         let filled = Arc::clone(&queue);
         let task = tokio::spawn(async move {
@@ -126,15 +130,4 @@ impl Watchers {
 
 fn unknown(id: &str) -> Fail {
     Fail::new(Kind::NotFound, format!("watcher '{id}' not found"))
-}
-
-fn new_id() -> Outcome<String> {
-    use std::fmt::Write as _;
-    let mut random = [0_u8; 16];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-        .map_err(|errno| Fail::new(Kind::Internal, format!("name a watcher: {errno}")))?;
-    Ok(random.iter().fold(String::from("w"), |mut id, byte| {
-        let _ = write!(id, "{byte:02x}");
-        id
-    }))
 }
