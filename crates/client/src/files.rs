@@ -35,6 +35,9 @@ const RESERVE: usize = 1 << 20;
 /// Bytes of one listing: as many entries as the wire allows, of ordinary length.
 const LIST_CAP: usize = 48 << 20;
 
+/// Bytes of a path, as Linux and the worker have it.
+const PATH_CAP: usize = 4_095;
+
 /// Bytes up to which a file to write is sent in one piece.
 const WHOLE: usize = 256 << 10;
 
@@ -271,6 +274,10 @@ impl<'a> Files<'a> {
                 format!("the path {} holds a NUL byte", path.display()),
             )
             .during(Phase::Files));
+        }
+        if bytes.len() > PATH_CAP {
+            let text = format!("a path is longer than {PATH_CAP} bytes");
+            return Err(Error::new(ErrorCode::InvalidArgument, text).during(Phase::Files));
         }
         Ok(path_text::encode(bytes))
     }

@@ -201,8 +201,7 @@ impl Process {
     /// A part may have been written.
     pub async fn write(&mut self, bytes: &[u8]) -> Result<()> {
         if self.output.ended().is_some() {
-            let what = "the command has ended and takes no input";
-            return Err(Error::new(ErrorCode::NotFound, what).during(Phase::Exec));
+            return Err(ended("and takes no input"));
         }
         self.input.write(&self.worker, self.pid, bytes).await
     }
@@ -235,6 +234,10 @@ impl Process {
     ///
     /// `not_found` once it ended, `invalid_argument` for no signal's number.
     pub async fn signal(&mut self, signal: i32) -> Result<()> {
+        if self.output.ended().is_some() {
+            // Its number may be another's by now.
+            return Err(ended("and gets no signal"));
+        }
         kill(&self.worker, Selector::Pid(self.pid), signal, false)
             .await
             .map(drop)
@@ -310,8 +313,8 @@ pub(crate) async fn kill(
     signal: i32,
     tree: bool,
 ) -> Result<u32> {
-    // 64 is the last of Linux's signals; 0 only asks whether it is there.
-    if !(0..=64).contains(&signal) {
+    // 64 is the last of Linux's signals.
+    if !(1..=64).contains(&signal) {
         return Err(Error::new(
             ErrorCode::InvalidArgument,
             format!("{signal} is no signal's number"),
@@ -332,7 +335,16 @@ pub(crate) async fn kill(
     let answer: KillResponse = worker
         .ext(Phase::Exec, "send a signal", path, &request)
         .await?;
-    Ok(answer.killed)
+    match answer.killed {
+        // The worker still knows those that ended lately.
+        0 => Err(ended("and gets no signal")),
+        killed => Ok(killed),
+    }
+}
+
+fn ended(so: &str) -> Error {
+    let text = format!("the command has ended {so}");
+    Error::new(ErrorCode::NotFound, text).during(Phase::Exec)
 }
 
 /// How long a command that somebody may run outlives its deadline before we stop waiting for the

@@ -244,7 +244,7 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// `not_found`, `invalid_argument` for no signal's number.
+    /// `not_found` where there is none or it ended, `invalid_argument` for no signal's number.
     pub async fn kill(&self, selector: Selector, signal: i32, tree: bool) -> Result<u32> {
         process::kill(&self.worker, selector, signal, tree).await
     }

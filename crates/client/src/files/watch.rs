@@ -59,9 +59,9 @@ impl Watch {
     /// Safe: no event is lost.
     pub async fn next(&mut self) -> Result<Option<WatchEvent>> {
         while let Some(message) = self.messages.next(&self.worker).await? {
+            // A worker that sends nothing that is given out must not hold the thread.
+            tokio::task::coop::consume_budget().await;
             let Some(Event::Filesystem(event)) = message.event else {
-                // A worker that sends nothing but keep-alives must not hold the thread.
-                tokio::task::coop::consume_budget().await;
                 continue;
             };
             let event = WatchEvent::from_wire(&event)

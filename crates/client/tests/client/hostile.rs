@@ -3,10 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use std::future::poll_fn;
+use std::pin::pin;
+
 use bytes::{BufMut, Bytes, BytesMut};
-use namzu_client::ExecRequest;
+use namzu_client::{ExecRequest, WatchKind};
 use namzu_core::types::SandboxSpec;
 use namzu_core::{Error, ErrorCode};
+use namzu_protocol::Codec;
+use namzu_protocol::connect::Envelope;
+use namzu_protocol::filesystem::watch_dir_response::Event;
+use namzu_protocol::filesystem::{EventType, FilesystemEvent, WatchDirResponse, WatchStart};
 use namzu_protocol::process::{EndInfo, StartEvent, process_event};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
@@ -183,6 +190,41 @@ async fn endless_keep_alives_do_not_hold_off_a_cancellation() {
         cancel.cancel();
     });
     assert_eq!(done.unwrap_err().code(), ErrorCode::Cancelled);
+}
+
+#[tokio::test]
+async fn changes_of_no_known_kind_do_not_hold_the_thread() {
+    const MANY: usize = 50_000;
+    let backend = FakeBackend::new(|call| async move {
+        let message = |event| {
+            let message = WatchDirResponse { event: Some(event) };
+            Envelope::encode(Codec::Proto, &message)
+                .unwrap()
+                .into_bytes()
+        };
+        let change = |kind| {
+            Event::Filesystem(FilesystemEvent {
+                name: "x".into(),
+                r#type: kind,
+                ..FilesystemEvent::default()
+            })
+        };
+        let mut script = call.stream("application/connect+proto");
+        script.raw(message(Event::Start(WatchStart {})));
+        script.raw(message(change(77)).repeat(MANY));
+        script.raw(message(change(EventType::Create.into())));
+        script.reset().await;
+    });
+    let sandbox = backend.sandbox().await;
+    let mut watch = sandbox.files().watch("/", false).await.unwrap();
+    let mut turns = 0;
+    let mut next = pin!(watch.next());
+    let event = poll_fn(|cx| {
+        turns += 1;
+        next.as_mut().poll(cx)
+    });
+    assert_eq!(event.await.unwrap().unwrap().kind, WatchKind::Create);
+    assert!(turns > MANY / 256, "{turns} turns for {MANY} changes");
 }
 
 #[tokio::test]

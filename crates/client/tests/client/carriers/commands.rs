@@ -30,6 +30,7 @@ over_every_carrier! {
     a_background_process_is_found_again
     output_that_is_gone_says_so
     a_process_is_killed_by_name
+    an_ended_process_gets_no_signal
     the_end_of_the_worker_is_no_exit_code
 }
 
@@ -340,6 +341,23 @@ async fn a_process_is_killed_by_name(sandbox: Sandbox) {
         .await
         .unwrap_err();
     assert_eq!(err.code(), ErrorCode::NotFound);
+}
+
+async fn an_ended_process_gets_no_signal(sandbox: Sandbox) {
+    let mut process = sandbox.spawn(ExecRequest::new(["true"])).await.unwrap();
+    while process.next().await.unwrap().is_some() {}
+    let err = process.signal(15).await.unwrap_err();
+    assert_eq!(err.code(), ErrorCode::NotFound);
+    let pid = Selector::Pid(process.pid());
+    for tree in [false, true] {
+        let err = sandbox.kill(pid.clone(), 9, tree).await.unwrap_err();
+        assert_eq!(err.code(), ErrorCode::NotFound);
+    }
+    process.kill().await.unwrap();
+    for none in [-1, 0, 65] {
+        let err = sandbox.kill(pid.clone(), none, false).await.unwrap_err();
+        assert_eq!(err.code(), ErrorCode::InvalidArgument);
+    }
 }
 
 async fn the_end_of_the_worker_is_no_exit_code(sandbox: Sandbox) {

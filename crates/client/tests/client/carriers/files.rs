@@ -14,6 +14,7 @@ over_every_carrier! {
     a_large_file_travels_both_ways
     ranges_of_a_file_are_read
     names_are_bytes
+    a_path_too_long_is_the_requests_fault
     directories_are_made_listed_moved_and_removed
     changes_are_seen
     trees_travel_as_tar
@@ -94,6 +95,27 @@ async fn names_are_bytes(sandbox: Sandbox) {
     assert_eq!(files.read("dir/plain", 9).await.unwrap(), b"x");
     let err = files.stat("a\0b").await.unwrap_err();
     assert_eq!(err.code(), ErrorCode::InvalidArgument);
+}
+
+async fn a_path_too_long_is_the_requests_fault(sandbox: Sandbox) {
+    let files = sandbox.files();
+    for length in [4_096, 1 << 17] {
+        let path = format!("/{}", "x/".repeat(length / 2));
+        let refused = [
+            files.stat(&path).await.unwrap_err(),
+            files.read(&path, 1).await.unwrap_err(),
+            files.write(&path, "x").await.unwrap_err(),
+            files.list(&path, 1).await.unwrap_err(),
+            files.rename("/tmp", &path).await.unwrap_err(),
+        ];
+        for err in refused {
+            assert_eq!(err.code(), ErrorCode::InvalidArgument, "{err:?}");
+        }
+    }
+    // The longest that may be: it is only not there.
+    let path = format!("/{}", "\u{fffd}/".repeat(1023));
+    let err = files.read(&path, 1).await.unwrap_err();
+    assert_eq!(err.code(), ErrorCode::NotFound, "{err:?}");
 }
 
 async fn directories_are_made_listed_moved_and_removed(sandbox: Sandbox) {
