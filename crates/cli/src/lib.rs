@@ -10,6 +10,7 @@ mod escape;
 pub mod exit;
 pub mod failure;
 mod hint;
+mod host_path;
 mod output;
 pub mod parse;
 mod report;
@@ -54,9 +55,6 @@ pub fn main() -> ExitCode {
 }
 
 fn run(verb: &Verb, common: &Common, out: Output) -> Result<u8, Failure> {
-    if let Verb::Completions(args) = verb {
-        return commands::completions::run(out, *args);
-    }
     // One thread: the work is waiting for one worker, and a pool costs each start.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,7 +1,7 @@
 //! The JSON report of one command: what was enforced, how it ended, what it used.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
 use namzu_sandbox::client::Ended;
@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, local};
+use crate::host_path;
 use crate::output::{Output, failure_json};
 
 /// The report of one command, filled in as it goes.
@@ -43,17 +44,25 @@ pub(crate) struct Report {
 /// Creates the file of the report before anything is started, so that a path that cannot be
 /// written is known at once.
 ///
-/// A symlink is refused: a sandbox that shares the directory may have put it there. Those in
-/// `/dev` (`/dev/fd/3`) are the host's own.
+/// Refused are a symlink, a pipe and a device that a sandbox which shares the directory may have
+/// put there. Those in `/dev` (`/dev/fd/3`) are the host's own.
 pub(crate) fn create(path: Option<&Path>) -> Result<Option<File>, Failure> {
     path.map(|path| {
+        let failed = |err| local(format!("creating the report `{}`", path.display()), err);
         let mut flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-        if !path.starts_with("/dev") {
-            flags |= OFlags::NOFOLLOW;
+        let trusted = host_path::is_device(path);
+        if !trusted {
+            host_path::refuse_links(&host_path::plain(path))?;
+            // A pipe that nobody reads would hold us up for ever, deaf to signals.
+            flags |= OFlags::NOFOLLOW | OFlags::NONBLOCK;
         }
-        rustix::fs::open(path, flags, Mode::from_raw_mode(0o666))
+        let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o666))
             .map(File::from)
-            .map_err(|err| local(format!("creating the report `{}`", path.display()), err).into())
+            .map_err(|errno| failed(errno.into()))?;
+        if !trusted && !file.metadata().map_err(failed)?.is_file() {
+            return Err(failed(io::ErrorKind::InvalidInput.into()).into());
+        }
+        Ok(file)
     })
     .transpose()
 }
@@ -91,7 +100,7 @@ impl Report {
             }
         }
         let text = serde_json::to_string(&self)
-            .map_err(|err| local("writing the report", std::io::Error::other(err)))?;
+            .map_err(|err| local("writing the report", io::Error::other(err)))?;
         if let Some(mut file) = file {
             file.write_all(format!("{text}\n").as_bytes())
                 .map_err(|err| local("writing the report", err))?;

@@ -3,8 +3,10 @@
 use crate::args::CpArgs;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::output::SIGPIPE;
 use crate::parse::Location;
-use crate::transfer::{Options, download, upload};
+use crate::transfer::download::{self, Delivery};
+use crate::transfer::{Options, upload};
 
 pub(crate) async fn run(cx: &mut Context, args: &CpArgs) -> Result<u8, Failure> {
     let options = Options {
@@ -15,10 +17,12 @@ pub(crate) async fn run(cx: &mut Context, args: &CpArgs) -> Result<u8, Failure> 
     let warnings = match (&args.from, &args.to) {
         (Location::Sandbox { id, path }, to @ (Location::Host(_) | Location::Standard)) => {
             let sandbox = cx.connect(id).await?;
-            cx.signals
-                .unless(download::run(&sandbox, path, to, options))
-                .await?;
-            Vec::new()
+            let copied = download::run(&sandbox, path, to, options);
+            match cx.signals.unless(copied).await? {
+                Delivery::Whole => Vec::new(),
+                // As it ends `cat`, without a word.
+                Delivery::Unread => return Err(Failure::Interrupted(SIGPIPE)),
+            }
         }
         (from @ (Location::Host(_) | Location::Standard), Location::Sandbox { id, path }) => {
             let sandbox = cx.connect(id).await?;

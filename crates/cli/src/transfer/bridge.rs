@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::Progress;
 
 /// Bytes of one piece.
-const PIECE: usize = 128 << 10;
+pub(super) const PIECE: usize = 128 << 10;
 
 /// Pieces between the two sides: 1 MiB, enough that neither waits for each piece of the other.
 const DEPTH: usize = 8;

@@ -4,19 +4,30 @@ use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use namzu_sandbox::client::FileKind;
 use namzu_sandbox::{Error, ErrorCode, Phase, Sandbox};
 use rustix::fs::{Mode, OFlags};
-use tokio::io::AsyncRead;
+use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::bridge::{Counted, Source, pipe_in};
+use super::bridge::{Counted, PIECE, Source, pipe_in};
 use super::unpack::{Limits, unpack};
 use super::{Options, Progress, target};
 use crate::failure::{local, remote};
+use crate::host_path;
 use crate::parse::Location;
+use crate::stdio::{Gone, Writer};
+
+/// How a copy ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// All of it is there.
+    Whole,
+    /// Whoever read standard output went away before the end.
+    Unread,
+}
 
 /// Copies `path` inside to `to`.
 ///
@@ -29,28 +40,56 @@ pub(crate) async fn run(
     path: &Path,
     to: &Location,
     options: Options,
-) -> Result<(), Error> {
+) -> Result<Delivery, Error> {
     let Location::Host(host) = to else {
-        let stdout = rustix::io::dup(rustix::stdio::stdout())
-            .map_err(|errno| local("writing to standard output", errno))?;
-        let reader = sandbox.files().reader(path).await?;
-        let progress = Progress::new(options.progress, reader.len());
-        let mut out = File::from(stdout);
-        return receive(Counted::new(reader, progress), move |source| {
-            copy(source, &mut out, u64::MAX).map(drop)
-        })
-        .await;
+        return standard(sandbox, path, options).await;
     };
     let info = sandbox.files().stat(path).await?;
     let host = target::on_host(host, target::name(path), options)?;
     match info.kind {
-        FileKind::Directory => directory(sandbox, path, &host, options).await,
-        FileKind::File => file(sandbox, path, &host, info.mode, options).await,
-        _ => Err(Error::new(
-            ErrorCode::InvalidArgument,
-            "the source is neither file nor directory",
-        )
-        .during(Phase::Files)),
+        FileKind::Directory => directory(sandbox, path, &host, options).await?,
+        FileKind::File => file(sandbox, path, &host, info.mode, options).await?,
+        _ => {
+            return Err(Error::new(
+                ErrorCode::InvalidArgument,
+                "the source is neither file nor directory",
+            )
+            .during(Phase::Files));
+        }
+    }
+    Ok(Delivery::Whole)
+}
+
+/// Copies the file `path` to standard output.
+async fn standard(sandbox: &Sandbox, path: &Path, options: Options) -> Result<Delivery, Error> {
+    let reader = sandbox.files().reader(path).await?;
+    if reader.len().is_some_and(|len| len > options.max_size) {
+        return Err(too_large(options.max_size));
+    }
+    let progress = Progress::new(options.progress, reader.len());
+    let mut from = Counted::new(reader, progress);
+    let mut out = Writer::stdout();
+    let (mut copied, mut sent) = (0, Ok(()));
+    let outcome = loop {
+        let mut piece = Vec::with_capacity(PIECE);
+        match from.read_buf(&mut piece).await {
+            Ok(0) => break Ok(()),
+            Ok(len) => copied += len as u64,
+            Err(err) => break Err(remote("reading from the sandbox", err)),
+        }
+        // It may have grown.
+        if copied > options.max_size {
+            break Err(too_large(options.max_size));
+        }
+        sent = out.send(piece.into()).await;
+        if sent.is_err() {
+            break Ok(());
+        }
+    };
+    match sent.and(out.finish().await) {
+        Ok(()) => outcome.map(|()| Delivery::Whole),
+        Err(Gone::Reader) => Ok(Delivery::Unread),
+        Err(Gone::Failed(err)) => Err(local("writing to standard output", err)),
     }
 }
 
@@ -138,16 +177,20 @@ fn copy(mut from: Source, to: &mut File, max: u64) -> Result<u64, Error> {
         };
         copied += piece.len() as u64;
         if copied > max {
-            return Err(Error::new(
-                ErrorCode::InvalidArgument,
-                format!("the file has more than {max} bytes"),
-            )
-            .with_hint("--max-size allows more")
-            .during(Phase::Files));
+            return Err(too_large(max));
         }
         to.write_all(&piece)
             .map_err(|err| local("writing the copy", err))?;
     }
+}
+
+fn too_large(max: u64) -> Error {
+    Error::new(
+        ErrorCode::InvalidArgument,
+        format!("the file has more than {max} bytes"),
+    )
+    .with_hint("--max-size allows more")
+    .during(Phase::Files)
 }
 
 /// The file a copy is written to.
@@ -180,11 +223,17 @@ impl Out {
                 }
                 mode = meta.permissions().mode() & 0o777;
             }
-            Ok(meta) if meta.file_type().is_char_device() || meta.file_type().is_fifo() => {
-                let file = File::options().write(true).open(&path).map_err(failed)?;
-                return Ok(Self::Special(file));
+            Ok(_) if follow || host_path::is_device(&path) => {
+                return special(&path, follow).map(Self::Special).map_err(failed);
             }
-            Ok(_) => return Err(failed(io::ErrorKind::InvalidInput.into())),
+            Ok(_) => {
+                return Err(Error::new(
+                    ErrorCode::PathRefused,
+                    format!("`{}` is neither file nor directory", path.display()),
+                )
+                .with_hint("--follow writes to it all the same; `-` is standard output")
+                .during(Phase::Files));
+            }
             Err(err) if err.kind() == io::ErrorKind::NotFound => {}
             Err(err) => return Err(failed(err)),
         }
@@ -211,4 +260,16 @@ impl Out {
             Self::Special(mut file) => fill(&mut file),
         }
     }
+}
+
+/// Opens a device, or a pipe that somebody reads.
+fn special(path: &Path, follow: bool) -> io::Result<File> {
+    // A pipe that nobody reads would hold us up for ever, deaf to signals.
+    let mut flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    if !follow {
+        flags |= OFlags::NOFOLLOW;
+    }
+    let fd = rustix::fs::open(path, flags, Mode::empty())?;
+    rustix::fs::fcntl_setfl(&fd, OFlags::empty())?;
+    Ok(fd.into())
 }

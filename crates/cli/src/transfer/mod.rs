@@ -3,13 +3,9 @@
 mod bridge;
 pub(crate) mod download;
 mod pack;
-#[cfg(test)]
-mod pack_tests;
 mod progress;
 mod target;
 mod unpack;
-#[cfg(test)]
-mod unpack_tests;
 pub(crate) mod upload;
 
 use self::progress::Progress;

@@ -168,3 +168,6 @@ fn header(kind: EntryType, mode: u32, size: u64) -> Header {
 fn shown(path: &[u8]) -> String {
     format!("`{}`", String::from_utf8_lossy(path))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,15 +1,14 @@
 //! Where a copy goes, as `cp` would have it: into a directory that exists, else by that name.
 
 use std::ffi::OsStr;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use namzu_sandbox::client::FileKind;
-use namzu_sandbox::{Error, ErrorCode, Phase, Sandbox};
+use namzu_sandbox::{Error, ErrorCode, Sandbox};
 
 use super::Options;
-use crate::failure::local;
+use crate::host_path;
 
 /// The path of a copy of `name` at `dst` inside.
 ///
@@ -34,41 +33,35 @@ pub(super) async fn inside(
     }
 }
 
-/// The path of a copy of `name` at `dst` on the host.
+/// The path of a copy of `name` at `dst` on the host, without anything after its last name.
 pub(super) fn on_host(
     dst: &Path,
     name: Option<&OsStr>,
     options: Options,
 ) -> Result<PathBuf, Error> {
-    refuse_link(dst, options)?;
+    let directory = host_path::is_typed_as_directory(dst);
+    let dst = host_path::plain(dst);
+    refuse_links(&dst, options)?;
     let Some(name) = name else {
-        return Ok(dst.to_owned());
+        return Ok(dst);
     };
-    if dst.is_dir() || ends_with_slash(dst) {
+    if directory || dst.is_dir() {
         let dst = dst.join(name);
-        refuse_link(&dst, options)?;
+        refuse_links(&dst, options)?;
         return Ok(dst);
     }
-    Ok(dst.to_owned())
+    Ok(dst)
 }
 
-/// Refuses a symlink as the last component: a sandbox that shares the directory may have put it
-/// there.
-pub(super) fn refuse_link(path: &Path, options: Options) -> Result<(), Error> {
-    let is_link = match path.symlink_metadata() {
-        Ok(meta) => meta.is_symlink(),
-        Err(err) if err.kind() == io::ErrorKind::NotFound => false,
-        Err(err) => return Err(local(format!("looking at `{}`", path.display()), err)),
-    };
-    if !is_link || options.follow {
+/// Refuses links on the way to a plain path, unless they are to be followed.
+pub(super) fn refuse_links(path: &Path, options: Options) -> Result<(), Error> {
+    if options.follow {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorCode::PathRefused,
-        format!("`{}` is a symlink", path.display()),
-    )
-    .with_hint("--follow follows it")
-    .during(Phase::Files))
+    host_path::refuse_links(path).map_err(|err| match err.code() {
+        ErrorCode::PathRefused => err.with_hint("--follow follows it"),
+        _ => err,
+    })
 }
 
 /// The name that a copy of `path` takes; `None` where it means the content: `.`, `/`, `x/.`, `x/..`.
@@ -131,9 +124,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let link = dir.path().join("n");
         std::os::unix::fs::symlink("/etc", &link).unwrap();
-        for (dst, name) in [(link.as_path(), "x"), (dir.path(), "n")] {
-            let err = on_host(dst, Some(OsStr::new(name)), OPTIONS).unwrap_err();
-            assert_eq!(err.code(), ErrorCode::PathRefused);
+        let end = |end: &str| PathBuf::from(format!("{}{end}", link.display()));
+        for (dst, name) in [
+            (link.clone(), Some("x")),
+            (dir.path().to_owned(), Some("n")),
+            (end("/"), Some("x")),
+            (end("/."), Some("x")),
+            (end("/"), None),
+            (end("/."), None),
+            (end("/deep/x"), Some("x")),
+        ] {
+            let err = on_host(&dst, name.map(OsStr::new), OPTIONS).unwrap_err();
+            assert_eq!(err.code(), ErrorCode::PathRefused, "{}", dst.display());
         }
         let follow = Options {
             follow: true,

@@ -461,3 +461,6 @@ fn too_much(limit: u64) -> Error {
     )
     .with_hint("--max-size allows more")
 }
+
+#[cfg(test)]
+mod tests;

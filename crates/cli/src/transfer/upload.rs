@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use super::bridge::{Counted, Sink, copy_out, pipe_out};
 use super::{Options, Progress, pack, target};
 use crate::failure::local;
+use crate::host_path;
 use crate::parse::Location;
 
 /// Copies `from` to `path` inside, and says what was left out.
@@ -54,22 +55,25 @@ pub(crate) async fn run(
     file(sandbox, opened, &path, size, options).await
 }
 
-fn open(path: &Path, options: Options) -> Result<File, Error> {
+fn open(typed: &Path, options: Options) -> Result<File, Error> {
+    let path = host_path::plain(typed);
+    target::refuse_links(&path, options)?;
+    let failed = |err| local(format!("opening `{}`", typed.display()), err);
     let mut flags = OFlags::RDONLY | OFlags::CLOEXEC;
     if !options.follow {
         // A pipe put in its place must not hold us up either.
         flags |= OFlags::NOFOLLOW | OFlags::NONBLOCK;
     }
-    match rustix::fs::open(path, flags, Mode::empty()) {
-        Ok(fd) => Ok(fd.into()),
-        Err(Errno::LOOP) => Err(Error::new(
-            ErrorCode::PathRefused,
-            format!("`{}` is a symlink", path.display()),
-        )
-        .with_hint("--follow follows it")
-        .during(Phase::Files)),
-        Err(errno) => Err(local(format!("opening `{}`", path.display()), errno)),
+    let file: File = match rustix::fs::open(&path, flags, Mode::empty()) {
+        Ok(fd) => fd.into(),
+        // Put there since it was looked at.
+        Err(Errno::LOOP) if !options.follow => return Err(host_path::link(&path)),
+        Err(errno) => return Err(failed(errno.into())),
+    };
+    if host_path::is_typed_as_directory(typed) && !file.metadata().map_err(failed)?.is_dir() {
+        return Err(failed(io::ErrorKind::NotADirectory.into()));
     }
+    Ok(file)
 }
 
 async fn file(

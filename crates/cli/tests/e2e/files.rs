@@ -1,6 +1,7 @@
 //! `cp` and `ls ID:PATH`, with the sandbox as the enemy.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use crate::Case;
@@ -17,7 +18,18 @@ pub(crate) const CASES: &[Case] = &[
         "a_symlink_of_the_host_is_refused_unless_followed",
         host_link,
     ),
+    (
+        "a_symlink_of_the_host_is_refused_whatever_follows_its_name",
+        host_link_end,
+    ),
     ("a_pipe_in_place_of_a_file_holds_nothing_up", host_pipe),
+    (
+        "a_pipe_in_place_of_a_destination_holds_nothing_up",
+        host_pipe_destination,
+    ),
+    ("max_size_holds_for_standard_output", max_size_standard),
+    ("a_copy_that_nobody_reads_ends_quietly", unread),
+    ("standard_output_may_be_non_blocking", non_blocking),
     ("more_than_max_size_leaves_no_file", max_size),
     ("a_failed_copy_keeps_what_was_there", kept),
     ("a_listing_shows_names_and_json_escapes_them", listing),
@@ -144,6 +156,111 @@ fn names(cli: &Cli) -> Vec<String> {
     entries
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect()
+}
+
+fn host_link_end(cli: &Cli) {
+    let sandbox = Detached::new(cli, &[]);
+    fs::create_dir(cli.path("victim")).unwrap();
+    fs::write(cli.path("victim/secret"), "safe").unwrap();
+    symlink("victim", cli.path("link")).unwrap();
+    sandbox
+        .sh("echo evil > f; mkdir d; echo evil > d/secret")
+        .ends(0);
+    for end in ["/", "/.", "//.//"] {
+        let link = format!("link{end}");
+        let absolute = cli.path(&link).display().to_string();
+        for link in [link, absolute] {
+            for from in ["f", "d", "d/."] {
+                cli.run(&["cp", &sandbox.at(from), &link]).ends(207);
+            }
+            cli.run(&["cp", &link, &sandbox.at("copy")]).ends(207);
+        }
+    }
+    cli.run(&["cp", &sandbox.at("f"), "link/secret"]).ends(207);
+    cli.run(&["cp", "link/secret", &sandbox.at("copy")])
+        .ends(207);
+    cli.run(&["run", "--report", "link/secret", "--", "true"])
+        .ends(207);
+    sandbox.sh("test ! -e copy").ends(0);
+    assert_eq!(
+        fs::read_to_string(cli.path("victim/secret")).unwrap(),
+        "safe"
+    );
+    assert_eq!(fs::read_dir(cli.path("victim")).unwrap().count(), 1);
+    cli.run(&["cp", "-L", "link/", &sandbox.at("copy")]).ends(0);
+    cli.run(&["cp", "-L", &sandbox.at("f"), "link/"]).ends(0);
+    assert!(cli.path("victim/f").exists());
+}
+
+fn host_pipe_destination(cli: &Cli) {
+    let sandbox = Detached::new(cli, &[]);
+    sandbox.sh("echo data > f").ends(0);
+    let dir = fs::File::open(cli.dir.path()).unwrap();
+    rustix::fs::mkfifoat(&dir, "pipe", rustix::fs::Mode::RWXU).unwrap();
+    let out = cli.run(&["cp", &sandbox.at("f"), "pipe"]).ends(207);
+    assert!(
+        out.stderr.contains("neither file nor directory"),
+        "{}",
+        out.stderr
+    );
+    // Nobody reads it.
+    cli.run(&["cp", "-L", &sandbox.at("f"), "pipe"]).ends(200);
+    cli.run(&["exec", &sandbox.id, "--report", "pipe", "--", "true"])
+        .ends(200);
+    let reader = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(cli.path("pipe"));
+    let mut reader = reader.unwrap();
+    cli.run(&["exec", &sandbox.id, "--report", "pipe", "--", "true"])
+        .ends(201);
+    cli.run(&["cp", "-L", &sandbox.at("f"), "pipe"]).ends(0);
+    let mut data = [0; 5];
+    reader.read_exact(&mut data).unwrap();
+    assert_eq!(&data, b"data\n");
+    cli.run(&["cp", &sandbox.at("f"), "/dev/null"]).ends(0);
+}
+
+fn max_size_standard(cli: &Cli) {
+    let sandbox = Detached::new(cli, &[]);
+    sandbox.sh("head -c 100000 /dev/zero > f").ends(0);
+    let out = cli
+        .run(&["cp", "--max-size", "64k", &sandbox.at("f"), "-"])
+        .ends(201);
+    assert!(out.stdout.is_empty());
+    let out = cli
+        .run(&["cp", "--max-size", "100000", &sandbox.at("f"), "-"])
+        .ends(0);
+    assert_eq!(out.stdout.len(), 100_000);
+}
+
+fn unread(cli: &Cli) {
+    let sandbox = Detached::new(cli, &[]);
+    sandbox.sh("head -c 1000000 /dev/zero > f").ends(0);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let out = cli
+        .command(&["cp", &sandbox.at("f"), "-"])
+        .stdout(writer)
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(141));
+    assert_eq!(out.stderr, b"");
+}
+
+fn non_blocking(cli: &Cli) {
+    let sandbox = Detached::new(cli, &[]);
+    sandbox.sh("head -c 1000000 /dev/zero > f").ends(0);
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    let mut command = cli.command(&["cp", &sandbox.at("f"), "-"]);
+    let mut child = command.stdout(writer).spawn().unwrap();
+    // The command holds the pipe open as well.
+    drop(command);
+    let mut data = Vec::new();
+    reader.read_to_end(&mut data).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(data.len(), 1_000_000);
 }
 
 fn max_size(cli: &Cli) {

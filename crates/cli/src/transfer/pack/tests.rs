@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::fs::symlink;
 
-use super::pack::pack;
-use super::unpack::{Limits, unpack};
+use super::pack;
+use crate::transfer::unpack::{Limits, unpack};
 
 #[test]
 fn a_tree_goes_in_and_comes_out() {

@@ -10,7 +10,7 @@ use namzu_sandbox::ErrorCode;
 use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
 
-use super::unpack::{Limits, Unpacked, unpack};
+use super::{Limits, Unpacked, unpack};
 
 const LIMITS: Limits = Limits { bytes: 1 << 20 };
 
