@@ -1,7 +1,9 @@
 //! `doctor`: what this host can do, and how to mend what it cannot.
 
+use std::time::Duration;
+
 use namzu_sandbox::types::SandboxSpec;
-use namzu_sandbox::{Finding, SandboxProviderConfig, Verdict, create_sandbox_provider, doctor};
+use namzu_sandbox::{Error, ErrorCode, ExecRequest, Finding, Phase, Receipt, Verdict, doctor};
 use serde_json::json;
 
 use crate::context::Context;
@@ -9,30 +11,61 @@ use crate::escape::Escaped;
 use crate::failure::Failure;
 use crate::output::failure_json;
 use crate::table::Table;
+use crate::teardown;
 
-/// Succeeds where the default sandbox can be made.
+/// What the sandbox that is tried runs: the shell that `shell` needs, too.
+const TRY: [&str; 3] = ["/bin/sh", "-c", "exit 0"];
+
+/// How long it may run.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Succeeds where a sandbox without flags, of the backend that was named or else the default one,
+/// can be made, runs a command, and goes away again.
 pub(crate) async fn run(cx: &mut Context) -> Result<u8, Failure> {
     let findings = cx.signals.unless(async { Ok(doctor().await) }).await?;
-    // The word of the backend that would do it, not a sum of findings.
-    let default = async {
-        let provider = create_sandbox_provider(&SandboxProviderConfig::default())?;
-        provider.plan(&SandboxSpec::default()).await
-    };
-    let planned = cx.signals.unless(default).await;
+    // A sandbox that was there, not a sum of findings.
+    let tried = attempt(cx).await;
+    if let Err(Failure::Interrupted(signal)) = tried {
+        return Err(Failure::Interrupted(signal));
+    }
     if cx.out.json {
         cx.out.json(&json!({
             "findings": findings,
-            "receipt": planned.as_ref().ok(),
-            "error": planned.as_ref().err().and_then(|failure| failure_json(failure).get("error").cloned()),
+            "receipt": tried.as_ref().ok(),
+            "error": tried.as_ref().err().and_then(|failure| failure_json(failure).get("error").cloned()),
         }))?;
     } else {
         cx.out.text(table(&findings))?;
-        if let Ok(receipt) = &planned {
+        if let Ok(receipt) = &tried {
             cx.out
                 .text(format_args!("\na sandbox without flags is {receipt}"))?;
         }
     }
-    planned.map(|_| 0)
+    tried.map(|_| 0)
+}
+
+/// Makes the sandbox that `run` without flags makes, and says what held it.
+async fn attempt(cx: &mut Context) -> Result<Receipt, Failure> {
+    let provider = cx.provider()?;
+    let created = provider.create(SandboxSpec::default());
+    let sandbox = cx.signals.unless(created).await?;
+    let request = ExecRequest {
+        timeout: Some(PATIENCE),
+        ..ExecRequest::new(TRY)
+    };
+    let output = cx.signals.unless(sandbox.exec(request)).await;
+    let destroyed = teardown::destroy(&sandbox).await;
+    let status = output?.status;
+    destroyed?;
+    if !status.success() {
+        return Err(Error::new(
+            ErrorCode::BackendFailed,
+            format!("`{}` failed in a fresh sandbox: {status:?}", TRY.join(" ")),
+        )
+        .during(Phase::Exec)
+        .into());
+    }
+    Ok(sandbox.receipt().clone())
 }
 
 fn table(findings: &[Finding]) -> String {

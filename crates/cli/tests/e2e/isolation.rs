@@ -10,6 +10,7 @@ pub(crate) const CASES: &[Case] = &[
     ("the_hosts_files_are_not_seen", files),
     ("the_hosts_processes_are_not_seen", processes),
     ("the_hosts_streams_never_get_inside", streams),
+    ("doctor_judges_by_a_sandbox_that_was_made", doctor),
 ];
 
 fn network(cli: &Cli) {
@@ -79,4 +80,38 @@ fn streams(cli: &Cli) {
     let out = std::fs::read_to_string(cli.path("out")).unwrap();
     assert!(out.starts_with("before;"), "{out}");
     assert_eq!(out.matches("before").count(), 1, "{out}");
+}
+
+fn doctor(cli: &Cli) {
+    cli.run(&["doctor"]).ends(0);
+    let out = cli.run(&["doctor", "--json"]).ends(0);
+    let found: serde_json::Value = serde_json::from_str(out.text()).unwrap();
+    assert!(found["receipt"]["controls"].is_object(), "{found}");
+    // It answers every question, and makes nothing.
+    let real = cli.path("real");
+    let path = std::env::var_os("PATH").unwrap();
+    let bwrap = std::env::split_paths(&path)
+        .chain(["/usr/bin".into(), "/usr/local/bin".into(), "/bin".into()])
+        .map(|dir| dir.join("bwrap"))
+        .find(|file| file.is_file())
+        .unwrap();
+    std::os::unix::fs::symlink(bwrap, &real).unwrap();
+    let script = format!(
+        "#!/bin/sh\ncase $1 in --help|--version) exec {} \"$1\";; esac\nexit 1\n",
+        real.display()
+    );
+    let fake = cli.path("bwrap");
+    std::fs::write(&fake, script).unwrap();
+    std::fs::set_permissions(&fake, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let search: Vec<_> = std::iter::once(cli.dir.path().to_owned())
+        .chain(std::env::split_paths(&path))
+        .collect();
+    for json in [&[][..], &["--json"]] {
+        let mut command = cli.command(&[&["doctor"], json].concat());
+        command.env("PATH", std::env::join_paths(&search).unwrap());
+        let out = crate::cli::Running::start(&mut command).finish();
+        assert!((200..220).contains(&out.code), "{out:?}");
+        assert!(out.text().contains("bubblewrap"), "{out:?}");
+        assert!(out.stderr.contains("error"), "{out:?}");
+    }
 }
