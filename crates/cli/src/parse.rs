@@ -56,6 +56,12 @@ pub enum Location {
     },
 }
 
+/// The largest size: beyond any machine, and within every kernel's signed arithmetic.
+const MAX_SIZE: u64 = 1 << 60;
+
+/// The longest time: beyond anybody's patience, and within every clock's arithmetic.
+const MAX_TIME: Duration = Duration::from_secs(3650 * 86_400);
+
 /// A size in bytes: a number with an optional unit `k`, `m`, `g` or `t` (powers of 1024; a `b` or
 /// `ib` after it changes nothing).
 ///
@@ -68,9 +74,11 @@ pub fn size(text: &str) -> Result<u64, String> {
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(lower.len());
     let (number, unit) = lower.split_at(digits);
-    let number: u64 = number
-        .parse()
-        .map_err(|_| "expected a whole number of bytes, e.g. 512m".to_owned())?;
+    if number.is_empty() {
+        return Err("expected a whole number of bytes, e.g. 512m".to_owned());
+    }
+    // Digits that make no number are too many.
+    let number: u64 = number.parse().map_err(|_| too_large())?;
     let shift = match unit {
         "" | "b" => 0,
         "k" | "kb" | "kib" => 10,
@@ -84,7 +92,12 @@ pub fn size(text: &str) -> Result<u64, String> {
     }
     number
         .checked_mul(1 << shift)
-        .ok_or_else(|| "too large".to_owned())
+        .filter(|size| *size <= MAX_SIZE)
+        .ok_or_else(too_large)
+}
+
+fn too_large() -> String {
+    format!("too large: at most {}t", MAX_SIZE >> 40)
 }
 
 /// A time: a number with a unit `ms`, `s`, `m`, `h` or `d`, or several such (`1h30m`). A bare
@@ -95,8 +108,9 @@ pub fn size(text: &str) -> Result<u64, String> {
 /// What is wrong with the text.
 pub fn duration(text: &str) -> Result<Duration, String> {
     const SHAPE: &str = "expected a time such as 500ms, 30s, 5m or 1h30m";
-    if let Ok(seconds) = text.parse::<u64>() {
-        return above_zero(Duration::from_secs(seconds));
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let seconds = text.parse().map_err(|_| too_long())?;
+        return in_range(Duration::from_secs(seconds));
     }
     let mut rest = text;
     let mut total = Duration::ZERO;
@@ -104,7 +118,10 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         let digits = rest
             .find(|c: char| !c.is_ascii_digit())
             .ok_or_else(|| SHAPE.to_owned())?;
-        let number: u64 = rest[..digits].parse().map_err(|_| SHAPE.to_owned())?;
+        if digits == 0 {
+            return Err(SHAPE.to_owned());
+        }
+        let number: u64 = rest[..digits].parse().map_err(|_| too_long())?;
         let tail = &rest[digits..];
         let end = tail
             .find(|c: char| c.is_ascii_digit())
@@ -121,18 +138,24 @@ pub fn duration(text: &str) -> Result<Duration, String> {
             .checked_mul(millis)
             .map(Duration::from_millis)
             .and_then(|part| total.checked_add(part))
-            .ok_or_else(|| "too long".to_owned())?;
+            .ok_or_else(too_long)?;
         rest = &tail[end..];
     }
-    above_zero(total)
+    in_range(total)
 }
 
-fn above_zero(time: Duration) -> Result<Duration, String> {
+fn in_range(time: Duration) -> Result<Duration, String> {
     if time.is_zero() {
         Err("must be above zero".to_owned())
+    } else if time > MAX_TIME {
+        Err(too_long())
     } else {
         Ok(time)
     }
+}
+
+fn too_long() -> String {
+    format!("too long: at most {}d", MAX_TIME.as_secs() / 86_400)
 }
 
 /// Parser of [`Mount`]; host paths need not be UTF-8.
@@ -258,6 +281,26 @@ mod tests {
             "99999999999t",
         ] {
             assert!(size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_above_the_limit_names_it() {
+        assert_eq!(size("1048576t"), Ok(1 << 60));
+        for text in ["1048577t", "18446744073709551615", "99999999999999999999"] {
+            assert_eq!(size(text).unwrap_err(), "too large: at most 1048576t");
+        }
+        assert_eq!(duration("3650d"), Ok(MAX_TIME));
+        for text in [
+            "3651d",
+            "3650d1ms",
+            "18446744073709551615",
+            "18446744073709551616",
+            "18446744073709551615ms",
+            "99999999999999999999s",
+        ] {
+            let said = duration(text).unwrap_err();
+            assert_eq!(said, "too long: at most 3650d", "{text}");
         }
     }
 

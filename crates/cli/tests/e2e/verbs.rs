@@ -60,6 +60,9 @@ fn usage(cli: &Cli) {
         &["run"][..],
         &["fly"],
         &["run", "--memory", "much", "--", "true"],
+        &["run", "--memory", "1048577t", "--", "true"],
+        &["run", "--timeout", "18446744073709551615", "--", "true"],
+        &["run", "--lifetime", "18446744073709551615", "--", "true"],
         &["run", "-e", "NOT_SET_ANYWHERE", "--", "true"],
         &["ls", "/host/path"],
     ] {
