@@ -26,7 +26,11 @@ pub(crate) struct Context {
     /// Whether standard input is a terminal.
     pub(crate) stdin_is_terminal: bool,
     choice: Choice,
-    cwd: PathBuf,
+}
+
+/// The current directory. Asked for only by who needs it, as it may be gone.
+fn cwd() -> Result<PathBuf, Failure> {
+    std::env::current_dir().map_err(|err| local("finding the current directory", err).into())
 }
 
 /// Looks up a variable of the host.
@@ -42,15 +46,13 @@ impl Context {
             signals: Signals::new()?,
             stdin_is_terminal: io::stdin().is_terminal(),
             choice: settings::choice(common)?,
-            cwd: std::env::current_dir()
-                .map_err(|err| local("finding the current directory", err))?,
         })
     }
 
     /// What settings are resolved against.
-    pub(crate) fn host(&self) -> Host<'_> {
+    pub(crate) const fn host() -> Host<'static> {
         Host {
-            cwd: &self.cwd,
+            cwd: &cwd,
             var: &var,
         }
     }

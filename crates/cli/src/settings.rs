@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
 use namzu_sandbox::types::{EgressPolicy, Limits, SandboxId, SandboxSpec, Workspace};
 use namzu_sandbox::{ExecRequest, SandboxProviderConfig};
@@ -16,8 +15,8 @@ use crate::parse::{EnvVar, Mount};
 
 /// What settings are resolved against.
 pub(crate) struct Host<'a> {
-    /// The working directory, absolute.
-    pub(crate) cwd: &'a Path,
+    /// Finds the working directory, absolute.
+    pub(crate) cwd: &'a dyn Fn() -> Result<PathBuf, Failure>,
     /// Looks up an environment variable.
     pub(crate) var: &'a dyn Fn(&str) -> Option<OsString>,
 }
@@ -81,9 +80,10 @@ pub(crate) fn spec(args: &SandboxArgs, host: &Host<'_>) -> Result<SandboxSpec, F
         label,
     } = args;
     Ok(SandboxSpec {
-        workspace: workdir
-            .as_ref()
-            .map_or(Workspace::Private, |mount| workspace(mount, host)),
+        workspace: match workdir {
+            Some(mount) => workspace(mount, host)?,
+            None => Workspace::Private,
+        },
         egress: egress.map(|egress| match egress {
             Egress::DenyAll => EgressPolicy::DenyAll,
             Egress::AllowAll => EgressPolicy::AllowAll,
@@ -106,12 +106,17 @@ pub(crate) fn spec(args: &SandboxArgs, host: &Host<'_>) -> Result<SandboxSpec, F
     })
 }
 
-fn workspace(mount: &Mount, host: &Host<'_>) -> Workspace {
-    Workspace::Host {
+fn workspace(mount: &Mount, host: &Host<'_>) -> Result<Workspace, Failure> {
+    let path = if mount.path.is_absolute() {
+        mount.path.clone()
+    } else {
+        (host.cwd)()?.join(&mount.path)
+    };
+    Ok(Workspace::Host {
         // Without the `.` of `-w .`; `..` is left to the kernel, as a link may stand before it.
-        path: host.cwd.join(&mount.path).components().collect(),
+        path: path.components().collect(),
         access: mount.access,
-    }
+    })
 }
 
 /// The variables, later ones winning; those without a value are the host's.
@@ -196,15 +201,13 @@ pub(crate) fn detached(mut spec: SandboxSpec, name: Option<SandboxId>) -> Sandbo
     spec
 }
 
-/// How long the end of a sandbox may take before the program gives up waiting for it.
-pub(crate) const DESTROY: Duration = Duration::from_secs(20);
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::args::{Cli, Verb};
     use clap::Parser;
     use namzu_sandbox::types::{Access, Control};
+    use std::time::Duration;
 
     fn parse(line: &[&str]) -> Cli {
         Cli::try_parse_from([&["namzu-sandbox"], line].concat()).unwrap()
@@ -226,7 +229,7 @@ mod tests {
             _ => None,
         };
         let host = Host {
-            cwd: Path::new("/here"),
+            cwd: &|| Ok("/here".into()),
             var: &var,
         };
         spec(&args.sandbox, &host)

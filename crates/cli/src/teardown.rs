@@ -1,8 +1,11 @@
 //! The end of a sandbox that this program made.
 
+use std::time::Duration;
+
 use namzu_sandbox::{Error, ErrorCode, Phase, Sandbox};
 
-use crate::settings::DESTROY;
+/// How long the end of a sandbox may take before the program gives up waiting for it.
+const DESTROY: Duration = Duration::from_secs(20);
 
 /// Destroys `sandbox`. No signal cuts this short; time does.
 pub(crate) async fn destroy(sandbox: &Sandbox) -> Result<(), Error> {

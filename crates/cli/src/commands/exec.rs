@@ -10,7 +10,7 @@ use crate::settings::{self, Command};
 use crate::{exit, session};
 
 pub(crate) async fn run(cx: &mut Context, args: &ExecArgs) -> Result<u8, Failure> {
-    let env = settings::variables(&args.env, &cx.host())?;
+    let env = settings::variables(&args.env, &Context::host())?;
     let command = settings::command(&args.command, &args.argv, env, cx.stdin_is_terminal);
     inside(cx, &args.id, &command).await
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use namzu_sandbox::client::{FileInfo, FileKind};
+use namzu_sandbox::core::backend_label;
 use namzu_sandbox::types::SandboxInfo;
 use serde_json::{Value, json};
 
@@ -57,7 +58,7 @@ async fn sandboxes(cx: &mut Context) -> Result<(), Failure> {
             .collect();
         table.row([
             info.id.to_string(),
-            format!("{}:{}", info.tier, info.backend),
+            backend_label(info.tier, &info.backend),
             span(now.duration_since(info.created).unwrap_or_default()),
             info.expires.map_or_else(String::new, |end| {
                 span(end.duration_since(now).unwrap_or_default())

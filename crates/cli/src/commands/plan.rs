@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::settings;
 
 pub(crate) async fn run(cx: &mut Context, args: &PlanArgs) -> Result<u8, Failure> {
-    let mut spec = settings::spec(&args.sandbox, &cx.host())?;
+    let mut spec = settings::spec(&args.sandbox, &Context::host())?;
     spec.detach = args.detach;
     let provider = cx.provider()?;
     let receipt = cx.signals.unless(provider.plan(&spec)).await?;

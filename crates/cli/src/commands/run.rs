@@ -13,7 +13,7 @@ use crate::settings::{self, Command};
 use crate::{session, teardown};
 
 pub(crate) async fn run(cx: &mut Context, args: &RunArgs) -> Result<u8, Failure> {
-    let spec = settings::spec(&args.sandbox, &cx.host())?;
+    let spec = settings::spec(&args.sandbox, &Context::host())?;
     let command = settings::command(
         &args.command,
         &args.argv,

@@ -11,11 +11,11 @@ use crate::settings;
 pub(crate) async fn run(cx: &mut Context, args: &ShellArgs) -> Result<u8, Failure> {
     match &args.id {
         Some(id) => {
-            let env = settings::variables(&args.sandbox.env, &cx.host())?;
+            let env = settings::variables(&args.sandbox.env, &Context::host())?;
             exec::inside(cx, id, &settings::shell(env)).await
         }
         None => {
-            let spec = settings::spec(&args.sandbox, &cx.host())?;
+            let spec = settings::spec(&args.sandbox, &Context::host())?;
             run::fresh(cx, spec, &settings::shell(BTreeMap::new()), false).await
         }
     }

@@ -8,6 +8,7 @@ mod cases;
 mod cli;
 mod detached;
 mod files;
+mod host;
 mod isolation;
 mod pty;
 mod signals;
@@ -29,7 +30,13 @@ fn main() -> ExitCode {
         .map(|case| trial("cli", *case, ""))
         .collect();
     for backend in ["passthrough", "process"] {
-        let cases = [cases::CASES, streams::CASES, signals::CASES, pty::CASES];
+        let cases = [
+            cases::CASES,
+            host::CASES,
+            streams::CASES,
+            signals::CASES,
+            pty::CASES,
+        ];
         let isolating: &[Case] = if backend == "process" {
             isolation::CASES
         } else {
