@@ -1,21 +1,25 @@
 //! Starts the worker as an ordinary process.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use namzu_core::janitor::{InCare, Janitor};
+use namzu_core::owner::ProcessName;
 use namzu_core::spawn::{Line, Setup, command, prepare};
 use namzu_core::{Backend, Channel, ErrorCode, Launched, Phase, Result, Teardown};
 use namzu_types::{
-    Capabilities, ControlReport, Controls, EgressCapabilities, SandboxId, SandboxSpec, Strength,
-    Tier, Workspace,
+    Capabilities, ControlReport, Controls, EgressCapabilities, SandboxSpec, Strength, Tier,
+    Workspace,
 };
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Child;
@@ -29,12 +33,15 @@ const GRACE: Duration = Duration::from_secs(2);
 /// The variables of the host that its commands need to find anything.
 const INHERITED: [&str; 4] = ["PATH", "HOME", "USER", "LANG"];
 
+/// What the name of a private workspace begins with, before the label of its maker.
+const PREFIX: &str = "namzu-passthrough-";
+
 /// Runs workers on the host itself.
 #[derive(Debug)]
 pub struct PassthroughBackend {
     worker: OwnedFd,
-    // Started with the first private workspace.
-    janitor: Mutex<Option<Arc<Janitor>>>,
+    janitor: Arc<Janitor>,
+    swept: Once,
 }
 
 impl PassthroughBackend {
@@ -46,9 +53,13 @@ impl PassthroughBackend {
     pub fn new() -> Result<Self> {
         let worker = namzu_worker_image::memfd()
             .map_err(|err| Error::Start(err).during(Phase::Configure))?;
+        let janitor = worker
+            .try_clone()
+            .map_err(|err| Error::Start(err).during(Phase::Configure))?;
         Ok(Self {
             worker,
-            janitor: Mutex::default(),
+            janitor: Janitor::new(janitor),
+            swept: Once::new(),
         })
     }
 
@@ -62,22 +73,39 @@ impl PassthroughBackend {
     }
 
     fn private(&self) -> Result<Private, Error> {
-        let janitor = {
-            let mut janitor = lock(&self.janitor);
-            match &*janitor {
-                Some(janitor) => Arc::clone(janitor),
-                None => {
-                    let started = Janitor::start(&self.worker).map_err(Error::Workspace)?;
-                    Arc::clone(janitor.insert(started))
-                }
-            }
-        };
+        let place = std::env::temp_dir();
+        // What makers left that died together with their janitor. Once.
+        self.swept.call_once(|| sweep(&place));
+        let maker =
+            ProcessName::own().ok_or(Error::Workspace(io::ErrorKind::Unsupported.into()))?;
         let dir = tempfile::Builder::new()
-            .prefix("namzu-passthrough-")
-            .tempdir()
+            .prefix(&format!("{PREFIX}{}-", maker.label()))
+            .tempdir_in(place)
             .map_err(Error::Workspace)?;
-        let care = janitor.guard(dir.path()).map_err(Error::Workspace)?;
+        let care = self.janitor.guard(dir.path()).map_err(Error::Workspace)?;
         Ok(Private { dir, care })
+    }
+}
+
+/// Removes the private workspaces in `place` whose maker, of this user, is dead.
+fn sweep(place: &Path) {
+    let us = geteuid().as_raw();
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let maker = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX))
+            .and_then(ProcessName::parse);
+        // Anybody may make such a name in a shared place.
+        let ours = || {
+            entry
+                .metadata()
+                .is_ok_and(|found| found.is_dir() && found.uid() == us)
+        };
+        if maker.is_some_and(|(maker, _)| maker.is_dead()) && ours() {
+            // Another process may be sweeping too; what stays is found again.
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 
@@ -169,6 +197,8 @@ impl Backend for PassthroughBackend {
             .arg(line.lane.as_raw_fd().to_string())
             .arg("--ready")
             .arg(ready_inside.as_raw_fd().to_string())
+            // Daemons that commands leave are then its to reap, and end with it.
+            .arg("--init")
             .arg("--workspace")
             .arg(&workspace)
             .current_dir(&workspace)
@@ -210,13 +240,9 @@ impl Backend for PassthroughBackend {
             teardown: Box::new(running),
             controls,
             workspace: workspace.to_string_lossy().into_owned(),
+            egress: Some(spec.egress_on(Tier::Passthrough).kind().to_owned()),
+            labels: spec.labels.clone(),
         })
-    }
-
-    async fn destroy(&self, id: &SandboxId) -> Result<()> {
-        // Nothing outlives its maker, so there is nothing to find by name.
-        let _ = id;
-        Ok(())
     }
 }
 
@@ -319,4 +345,36 @@ impl Teardown for Running {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics while it holds one of these.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_dead_maker_left_is_swept() {
+        let place = tempfile::tempdir().unwrap();
+        let own = ProcessName::own().unwrap();
+        // The same PID with another start: a maker that is gone.
+        let (before, start) = own
+            .label()
+            .rsplit_once('-')
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .unwrap();
+        let dead = format!("{PREFIX}{before}-{}-abc", start.parse::<u64>().unwrap() + 1);
+        let foreign = format!("{PREFIX}1-1-1-abc");
+        let alive = format!("{PREFIX}{}-abc", own.label());
+        for name in [&dead, &foreign, &alive] {
+            fs::create_dir(place.path().join(name)).unwrap();
+            fs::write(place.path().join(name).join("file"), "x").unwrap();
+        }
+        let outside = tempfile::tempdir().unwrap();
+        let link = format!("{dead}x");
+        std::os::unix::fs::symlink(outside.path(), place.path().join(&link)).unwrap();
+        sweep(place.path());
+        assert!(!place.path().join(&dead).exists());
+        assert!(place.path().join(&foreign).exists());
+        assert!(place.path().join(&alive).exists());
+        assert!(place.path().join(&link).exists());
+    }
 }

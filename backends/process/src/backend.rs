@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use namzu_core::janitor::Janitor;
@@ -33,7 +33,7 @@ pub struct ProcessBackend {
     asked: OnceCell<Bwrap>,
     view: OnceLock<View>,
     swept: OnceCell<()>,
-    janitor: Mutex<Option<Arc<Janitor>>>,
+    pub(crate) janitor: Arc<Janitor>,
 }
 
 /// What a specification comes to on this host.
@@ -68,29 +68,21 @@ impl ProcessBackend {
         if let Some(obstacle) = probe::obstacle() {
             return Err(obstacle);
         }
+        let worker = namzu_worker_image::memfd().map_err(probe::no_memfd)?;
         Ok(Self {
             bwrap,
-            worker: namzu_worker_image::memfd().map_err(probe::no_memfd)?,
+            janitor: Janitor::new(worker.try_clone().map_err(Error::Start)?),
+            worker,
             seccomp: seccomp::program(),
             means: Means::find(),
             asked: OnceCell::new(),
             view: OnceLock::new(),
             swept: OnceCell::new(),
-            janitor: Mutex::default(),
         })
     }
 
     pub(crate) fn view(&self) -> &View {
         self.view.get_or_init(View::probe)
-    }
-
-    pub(crate) fn janitor(&self) -> std::io::Result<Arc<Janitor>> {
-        // Nothing panics while it holds this.
-        let mut janitor = self.janitor.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(janitor) = &*janitor {
-            return Ok(Arc::clone(janitor));
-        }
-        Ok(Arc::clone(janitor.insert(Janitor::start(&self.worker)?)))
     }
 
     /// Removes what makers left that died together with their janitor. Once.
@@ -250,7 +242,7 @@ impl Backend for ProcessBackend {
     }
 
     async fn destroy(&self, id: &SandboxId) -> Result<()> {
-        let destroyed = async { StateDir::open()?.destroy(id).await }.await;
+        let destroyed = async { StateDir::open()?.destroy(id, None).await }.await;
         destroyed.map_err(|err| err.during(Phase::Destroy))
     }
 }

@@ -5,5 +5,4 @@ mod group;
 mod name;
 
 pub(crate) use self::find::Hierarchy;
-pub(crate) use self::group::{Group, remove};
-pub(crate) use self::name::ProcessName;
+pub(crate) use self::group::{Group, oom_kills, remove};

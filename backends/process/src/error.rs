@@ -49,6 +49,8 @@ pub(crate) enum Error {
     Exists(SandboxId),
     #[error("no sandbox `{0}` is running")]
     NotFound(SandboxId),
+    #[error("sandbox `{0}` was made in another PID namespace")]
+    Foreign(SandboxId),
     #[error("cannot take the sandbox down")]
     Destroy(#[source] io::Error),
     #[error("the memory limit ended the sandbox")]
@@ -68,7 +70,7 @@ impl Error {
             Self::Host { .. } | Self::OldBwrap(_) => ErrorCode::HostUnsupported,
             Self::Workspace { .. } => ErrorCode::ConfigInvalid,
             Self::TooSmall(_) => ErrorCode::InvalidArgument,
-            Self::Egress(_) | Self::Limit(_) => ErrorCode::Unsupported,
+            Self::Egress(_) | Self::Limit(_) | Self::Foreign(_) => ErrorCode::Unsupported,
             Self::Exists(_) => ErrorCode::AlreadyExists,
             Self::NotFound(_) => ErrorCode::NotFound,
             Self::OutOfMemory => ErrorCode::OutOfMemory,
@@ -99,6 +101,9 @@ impl Error {
             Self::Limit(_) => "run as root, or where a cgroup v2 subtree is delegated: \
                  `systemd-run --user --scope -p Delegate=yes COMMAND`"
                 .to_owned(),
+            Self::Foreign(_) => {
+                "destroy it from the container, or the host, in which it was made".to_owned()
+            }
             _ => return None,
         })
     }

@@ -1,5 +1,6 @@
 //! What a backend must give.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -23,7 +24,8 @@ pub trait Backend: Debug + Send + Sync {
     /// What it can hold and do on this host with this configuration, at best.
     fn capabilities(&self) -> Capabilities;
 
-    /// Says control by control what a sandbox made from `spec` would get. Starts nothing.
+    /// Says control by control what a sandbox made from `spec` would get. Leaves nothing running; it
+    /// may try out once whether this host can hold it at all.
     ///
     /// [`Guarded`](crate::Guarded) has refused what [`Self::capabilities`] excludes before this is
     /// called.
@@ -43,12 +45,23 @@ pub trait Backend: Debug + Send + Sync {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves nothing behind either.
+    /// Dropping the future leaves nothing behind either, and so does dropping what it gave before
+    /// [`Teardown::release`] was called.
     ///
     /// # Errors
     ///
     /// Those of [`Self::plan`], `create_timeout`, `backend_failed`.
     async fn launch(&self, spec: &SandboxSpec) -> Result<Launched>;
+
+    /// As [`Self::plan`], where a launch follows at once: what only a launch can prove need not be
+    /// tried out before.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::plan`].
+    async fn assess(&self, spec: &SandboxSpec) -> Result<Controls> {
+        self.plan(spec).await
+    }
 
     /// Opens a channel to a sandbox that outlived its maker. Requires [`Capabilities::detach`].
     ///
@@ -114,6 +127,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
         (**self).launch(spec).await
     }
 
+    async fn assess(&self, spec: &SandboxSpec) -> Result<Controls> {
+        (**self).assess(spec).await
+    }
+
     async fn attach(&self, id: &SandboxId) -> Result<Launched> {
         (**self).attach(id).await
     }
@@ -144,9 +161,15 @@ pub struct Launched {
     pub controls: Controls,
     /// Path of the workspace inside.
     pub workspace: String,
+    /// The kind of egress its maker asked for, e.g. `deny-all`. `None`: the backend keeps no
+    /// record of it.
+    pub egress: Option<String>,
+    /// What its maker labelled it with.
+    pub labels: BTreeMap<String, String>,
 }
 
-/// Ends one sandbox.
+/// Ends one sandbox. Dropping it kills what was launched and not [released](Self::release); it
+/// leaves alone what was attached to.
 #[async_trait]
 pub trait Teardown: Debug + Send + Sync {
     /// Kills everything inside and removes every trace. Idempotent.
@@ -161,10 +184,13 @@ pub trait Teardown: Debug + Send + Sync {
     /// `backend_failed` if something could not be removed; what can be removed is.
     async fn destroy(&mut self) -> Result<()>;
 
-    /// Kills everything inside at once, from `Drop`, without waiting where possible. Idempotent.
-    ///
-    /// A detached sandbox is left alive.
+    /// Kills everything inside at once, from `Drop`, without waiting where possible, a detached
+    /// sandbox too. Idempotent.
     fn kill(&mut self);
+
+    /// Lets a detached sandbox live on without this process. From then on dropping leaves it alive;
+    /// [`Self::destroy`] and [`Self::kill`] still end it. Nothing on any other sandbox.
+    fn release(&mut self) {}
 
     /// How the sandbox ended, if it ended by itself: `out_of_memory`, `lifetime_exceeded` or
     /// `sandbox_lost`, with whatever the place said last.

@@ -241,7 +241,7 @@ impl<B: Backend> Backend for Guarded<B> {
     }
 
     async fn launch(&self, spec: &SandboxSpec) -> Result<Launched> {
-        self.plan(spec).await?;
+        self.assess(spec).await?;
         let mut launched = self.0.launch(spec).await?;
         if let Err(refused) = self.check_required(spec, &launched.controls) {
             // The refusal is the news; that it could not be taken down comes with it.
@@ -251,6 +251,13 @@ impl<B: Backend> Backend for Guarded<B> {
             });
         }
         Ok(launched)
+    }
+
+    async fn assess(&self, spec: &SandboxSpec) -> Result<Controls> {
+        self.check(spec)?;
+        let controls = self.0.assess(spec).await?;
+        self.check_required(spec, &controls)?;
+        Ok(controls)
     }
 
     async fn attach(&self, id: &SandboxId) -> Result<Launched> {

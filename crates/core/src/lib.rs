@@ -12,6 +12,8 @@ mod guard;
 #[cfg(target_os = "linux")]
 pub mod janitor;
 pub mod layout;
+#[cfg(target_os = "linux")]
+pub mod owner;
 mod receipt;
 pub mod source;
 pub mod spawn;

@@ -1,75 +1,53 @@
 //! Sandboxes that outlive their maker: where they are written down and how they are reached.
 //!
 //! Each has a directory: `sandbox.json` (what it is), `token` and `socket`. The worker is handed
-//! the listening socket, so nothing of this is visible inside.
+//! the listening socket, so nothing of this is visible inside. A directory gets the name of its
+//! sandbox when it is complete, and names are given and taken under one lock.
 
-use std::collections::BTreeMap;
+mod attached;
+mod entry;
+mod record;
+
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use async_trait::async_trait;
-use namzu_core::janitor::{InCare, Janitor};
-use namzu_core::{Channel, DuplexChannel, Launched, Phase, Teardown};
-use namzu_types::{Controls, SandboxId, SandboxInfo, SandboxSpec, Secret, Tier};
-use rustix::process::{Pid, geteuid};
-use serde::{Deserialize, Serialize};
+use namzu_core::janitor::Janitor;
+use namzu_core::owner::{Life, ProcessName};
+use namzu_core::{Channel, Launched};
+use namzu_types::{Controls, SandboxId, SandboxInfo, SandboxSpec, Tier};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::geteuid;
 
-use super::running::{Init, positive};
+use self::attached::Attached;
+pub(crate) use self::entry::Entry;
+use self::entry::{UNFINISHED, connect};
+use self::record::{Found, Record, from_unix_ms, read_capped, unix_ms};
 use super::view::WORKSPACE;
-use crate::cgroup::{Group, ProcessName, remove};
+use crate::cgroup::{Group, remove};
 use crate::config::NAME;
 use crate::error::Error;
 
-/// The largest `sandbox.json` that is read.
-const MAX_RECORD: u64 = 256 << 10;
-
-/// `sandbox.json`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Record {
-    /// PID 1 of the sandbox; its maker while it is being made.
-    process: ProcessName,
-    made: bool,
-    created_unix_ms: u64,
-    expires_unix_ms: Option<u64>,
-    labels: BTreeMap<String, String>,
-    controls: Controls,
-    cgroups: Vec<PathBuf>,
-}
+/// How often to look whether one that is being made is made, and how often at most.
+const PAUSE: Duration = Duration::from_millis(10);
+const ATTEMPTS: u32 = 1000;
 
 /// The directory of directories.
 #[derive(Debug)]
 pub(crate) struct StateDir(PathBuf);
 
-/// A sandbox that is being made. Dropping it removes its directory.
+/// Held while names are given and taken; this process and all others wait.
 #[derive(Debug)]
-pub(crate) struct Entry {
-    path: PathBuf,
-    record: Record,
-    token: String,
-    listener: Option<OwnedFd>,
-    care: Option<InCare>,
-}
-
-/// The directory of a sandbox that runs.
-#[derive(Debug)]
-pub(crate) struct Kept(PathBuf);
-
-impl Kept {
-    pub(crate) fn remove(self) -> io::Result<()> {
-        remove_dir(&self.0)
-    }
-}
+struct Lock(#[expect(dead_code, reason = "closing it ends the lock")] File);
 
 fn remove_dir(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(()),
+        // Something that is no directory has taken the name.
+        Err(err) if err.kind() == io::ErrorKind::NotADirectory => fs::remove_file(path),
         other => other,
     }
 }
@@ -127,7 +105,26 @@ impl StateDir {
         }
     }
 
-    /// Reserves the name of a sandbox that is about to be made.
+    async fn lock(&self) -> Result<Lock, Error> {
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(self.0.join(".lock"))
+            .map_err(self.failed())?;
+        let locked = match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(file),
+            Err(_) => {
+                let wait = move || flock(&file, FlockOperation::LockExclusive).map(|()| file);
+                let waited = tokio::task::spawn_blocking(wait).await;
+                waited.map_err(io::Error::from).and_then(|file| Ok(file?))
+            }
+        };
+        locked.map(Lock).map_err(self.failed())
+    }
+
+    /// Gives a sandbox that is about to be made its name.
     pub(crate) async fn add(
         &self,
         id: &SandboxId,
@@ -137,76 +134,76 @@ impl StateDir {
         janitor: &Arc<Janitor>,
     ) -> Result<Entry, Error> {
         let failed = self.failed();
-        let path = self.0.join(id.as_str());
-        if self.read(id)?.is_some_and(|found| found.process.is_dead()) {
-            self.sweep(id).await?;
-        }
-        fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&path)
-            .map_err(|err| match err.kind() {
-                io::ErrorKind::AlreadyExists => Error::Exists(id.clone()),
-                _ => failed(err),
-            })?;
+        let process =
+            ProcessName::own().ok_or_else(|| failed(io::ErrorKind::Unsupported.into()))?;
         let now = SystemTime::now();
+        let expires = spec.limits.lifetime.map(|lifetime| {
+            unix_ms(now).saturating_add(u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX))
+        });
         let record = Record {
-            process: ProcessName::own().ok_or_else(|| failed(io::ErrorKind::Unsupported.into()))?,
+            process,
             made: false,
             created_unix_ms: unix_ms(now),
-            expires_unix_ms: spec.limits.lifetime.map(|lifetime| {
-                unix_ms(now).saturating_add(u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX))
-            }),
+            expires_unix_ms: expires,
             labels: spec.labels.clone(),
+            egress: Some(spec.egress_on(Tier::Process).kind().to_owned()),
             controls: controls.clone(),
             cgroups: group
                 .map(|group| group.paths().to_vec())
                 .unwrap_or_default(),
         };
-        // From here on, dropping it removes the directory.
-        let mut entry = Entry {
-            path,
-            record,
-            token: String::new(),
-            listener: None,
-            care: None,
-        };
-        entry.prepare(janitor).map_err(failed)?;
-        Ok(entry)
+        let lock = self.lock().await?;
+        self.sweep(id, &lock).await?;
+        Entry::make(&self.0, id.as_str(), record, janitor).map_err(|err| match err.kind() {
+            io::ErrorKind::AlreadyExists => Error::Exists(id.clone()),
+            _ => failed(err),
+        })
     }
 
-    fn read(&self, id: &SandboxId) -> Result<Option<Record>, Error> {
-        let path = self.0.join(id.as_str()).join("sandbox.json");
-        match read_capped(&path) {
-            // Cut off by a crash: nobody can be attached to that.
-            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
-            Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(err) => Err(self.failed()(err)),
-        }
+    fn read(&self, id: &SandboxId) -> Result<Found, Error> {
+        Record::read(&self.0.join(id.as_str())).map_err(self.failed())
     }
 
-    /// Removes what a sandbox that has ended left.
-    async fn sweep(&self, id: &SandboxId) -> Result<(), Error> {
-        if let Some(record) = self.read(id)? {
-            for cgroup in &record.cgroups {
-                remove(cgroup).await.map_err(Error::Destroy)?;
+    /// Removes what a sandbox that has ended left; leaves every other.
+    async fn sweep(&self, id: &SandboxId, _: &Lock) -> Result<(), Error> {
+        match self.read(id)? {
+            Found::Record(record) if record.process.is_dead() => {
+                for cgroup in &record.cgroups {
+                    remove(cgroup).await.map_err(Error::Destroy)?;
+                }
             }
+            Found::Rubbish => {}
+            Found::Nothing | Found::Record(_) => return Ok(()),
         }
         remove_dir(&self.0.join(id.as_str())).map_err(Error::Destroy)
+    }
+
+    async fn sweep_alone(&self, id: &SandboxId) -> Result<(), Error> {
+        self.sweep(id, &self.lock().await?).await
     }
 
     pub(crate) async fn list(&self) -> Result<Vec<SandboxInfo>, Error> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.0).map_err(self.failed())?.flatten() {
             let name = entry.file_name();
-            let Some(id) = name
-                .to_str()
-                .and_then(|name| name.parse::<SandboxId>().ok())
-            else {
+            let Some(name) = name.to_str() else {
+                continue;
+            };
+            if let Some(label) = name.strip_prefix(UNFINISHED) {
+                // Its maker died together with its janitor.
+                if ProcessName::parse(label).is_some_and(|(maker, _)| maker.is_dead()) {
+                    remove_dir(&entry.path()).map_err(self.failed())?;
+                }
+                continue;
+            }
+            let Ok(id) = name.parse::<SandboxId>() else {
                 continue;
             };
             match self.read(&id)? {
-                Some(record) if record.process.is_dead() => self.sweep(&id).await?,
-                Some(record) if record.made => found.push(SandboxInfo {
+                Found::Nothing => {}
+                Found::Rubbish => self.sweep_alone(&id).await?,
+                Found::Record(record) if record.process.is_dead() => self.sweep_alone(&id).await?,
+                Found::Record(record) if record.made => found.push(SandboxInfo {
                     id,
                     tier: Tier::Process,
                     backend: NAME.to_owned(),
@@ -214,8 +211,8 @@ impl StateDir {
                     expires: record.expires_unix_ms.map(from_unix_ms),
                     labels: record.labels,
                 }),
-                // Being made, or a crash away from having been.
-                _ => {}
+                // Being made.
+                Found::Record(_) => {}
             }
         }
         Ok(found)
@@ -224,12 +221,11 @@ impl StateDir {
     /// The record of a running sandbox.
     async fn running(&self, id: &SandboxId) -> Result<Record, Error> {
         match self.read(id)? {
-            Some(record) if record.process.is_dead() => {
-                self.sweep(id).await?;
+            Found::Record(record) if record.made && !record.process.is_dead() => Ok(*record),
+            _ => {
+                self.sweep_alone(id).await?;
                 Err(Error::NotFound(id.clone()))
             }
-            Some(record) if record.made => Ok(record),
-            _ => Err(Error::NotFound(id.clone())),
         }
     }
 
@@ -243,174 +239,45 @@ impl StateDir {
         Ok(Launched {
             id: id.clone(),
             channel: Channel::Duplex(channel),
-            teardown: Box::new(Attached {
-                state: self,
-                id: id.clone(),
-                process: record.process,
-            }),
+            teardown: Box::new(Attached::new(self, id.clone(), &record)),
             controls: record.controls,
             workspace: WORKSPACE.to_owned(),
+            egress: record.egress,
+            labels: record.labels,
         })
     }
 
-    /// Success as well when there is none of that name.
-    pub(crate) async fn destroy(&self, id: &SandboxId) -> Result<(), Error> {
-        let Some(record) = self.read(id)? else {
-            return Ok(());
-        };
-        // The maker of one that is being made would be killed in its place.
-        if record.made
-            && let Some(pid) = positive(record.process.pid.cast_signed())
-            && let Ok(init) = Init::open(pid)
-            // Asked after it was opened: the number cannot have gone to another since.
-            && !record.process.is_dead()
-        {
-            init.kill();
-            init.ended().await.map_err(Error::Destroy)?;
-        }
-        self.sweep(id).await
-    }
-}
-
-impl Entry {
-    fn prepare(&mut self, janitor: &Arc<Janitor>) -> io::Result<()> {
-        self.care = Some(janitor.guard(&self.path)?);
-        let mut bytes = [0; 32];
-        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-        self.token = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        write_new(&self.path.join("token"), self.token.as_bytes())?;
-        let dir = File::open(&self.path)?;
-        // By descriptor: a path may be longer than an address has room for.
-        let listener = UnixListener::bind(format!("/proc/self/fd/{}/socket", dir.as_raw_fd()))?;
-        self.listener = Some(listener.into());
-        self.write()
-    }
-
-    fn write(&self) -> io::Result<()> {
-        let bytes = serde_json::to_vec(&self.record)?;
-        let temporary = self.path.join("sandbox.json.new");
-        match fs::remove_file(&temporary) {
-            Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
-            _ => {}
-        }
-        write_new(&temporary, &bytes)?;
-        fs::rename(temporary, self.path.join("sandbox.json"))
-    }
-
-    pub(crate) fn token(&self) -> &str {
-        &self.token
-    }
-
-    /// The socket, for the worker.
-    pub(crate) fn listener(&mut self) -> io::Result<OwnedFd> {
-        self.listener
-            .take()
-            .ok_or_else(|| io::ErrorKind::NotConnected.into())
-    }
-
-    /// Writes down that it is made and runs as `pid`.
-    pub(crate) fn runs(&mut self, pid: Pid) -> Result<(), Error> {
-        let number = pid.as_raw_nonzero().get().cast_unsigned();
-        let failed = |source| Error::State {
-            path: self.path.clone(),
-            source,
-        };
-        self.record.process =
-            ProcessName::of(number).ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
-        self.record.made = true;
-        self.write().map_err(failed)
-    }
-
-    pub(crate) async fn connect(&self) -> Result<DuplexChannel, Error> {
-        connect(&self.path, self.token.clone())
-            .await
-            .map_err(|source| Error::State {
-                path: self.path.clone(),
-                source,
-            })
-    }
-
-    /// Lets it outlive this process.
-    pub(crate) fn keep(mut self) -> Kept {
-        if let Some(care) = self.care.take() {
-            care.release();
-        }
-        Kept(std::mem::take(&mut self.path))
-    }
-}
-
-impl Drop for Entry {
-    fn drop(&mut self) {
-        if !self.path.as_os_str().is_empty() {
-            // What cannot be removed is in the janitor's care.
-            if remove_dir(&self.path).is_ok()
-                && let Some(care) = self.care.take()
-            {
-                care.release();
+    /// Takes down the one of that name, or only `which` of that name. Success as well when there is
+    /// none.
+    pub(crate) async fn destroy(
+        &self,
+        id: &SandboxId,
+        which: Option<ProcessName>,
+    ) -> Result<(), Error> {
+        for _ in 0..ATTEMPTS {
+            let record = match self.read(id)? {
+                Found::Nothing => return Ok(()),
+                Found::Rubbish => return self.sweep_alone(id).await,
+                Found::Record(record) => record,
+            };
+            if which.is_some_and(|which| which != record.process) {
+                return Ok(());
+            }
+            match record.process.life() {
+                Life::Foreign => return Err(Error::Foreign(id.clone())),
+                Life::Dead => return self.sweep_alone(id).await,
+                // Its maker would be killed in its place.
+                Life::Alive if !record.made => tokio::time::sleep(PAUSE).await,
+                Life::Alive => {
+                    if let Some(init) = attached::open(record.process) {
+                        init.kill();
+                        init.ended().await.map_err(Error::Destroy)?;
+                    }
+                    // Gone, unless its maker reaps nothing.
+                }
             }
         }
-    }
-}
-
-async fn connect(dir: &Path, token: String) -> io::Result<DuplexChannel> {
-    let held = File::open(dir)?;
-    let address = format!("/proc/self/fd/{}/socket", held.as_raw_fd());
-    let stream = tokio::net::UnixStream::connect(address).await?;
-    let mut channel = DuplexChannel::private(stream);
-    channel.token = Some(Secret::new(token));
-    Ok(channel)
-}
-
-fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    File::options()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?
-        .write_all(bytes)
-}
-
-fn read_capped(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_RECORD).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-fn unix_ms(time: SystemTime) -> u64 {
-    let since = time
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn from_unix_ms(ms: u64) -> SystemTime {
-    SystemTime::UNIX_EPOCH
-        .checked_add(Duration::from_millis(ms))
-        .unwrap_or(SystemTime::UNIX_EPOCH)
-}
-
-/// A sandbox that another process made, or this one earlier.
-#[derive(Debug)]
-struct Attached {
-    state: StateDir,
-    id: SandboxId,
-    process: ProcessName,
-}
-
-#[async_trait]
-impl Teardown for Attached {
-    async fn destroy(&mut self) -> namzu_core::Result<()> {
-        let destroyed = self.state.destroy(&self.id).await;
-        destroyed.map_err(|err| err.during(Phase::Destroy))
-    }
-
-    /// It lives on: it outlives whoever is attached.
-    fn kill(&mut self) {}
-
-    fn obituary(&self) -> Option<namzu_core::Error> {
-        self.process
-            .is_dead()
-            .then(|| Error::Lost("it is no longer running".to_owned()).during(Phase::Exec))
+        Err(Error::Destroy(io::ErrorKind::TimedOut.into()))
     }
 }
 

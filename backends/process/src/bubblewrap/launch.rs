@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use namzu_core::spawn::{Line, Setup, command, prepare};
 use namzu_core::{Channel, Launched, Phase};
-use namzu_types::{Access, SandboxId, SandboxSpec, Workspace};
+use namzu_types::{Access, SandboxId, SandboxSpec, Tier, Workspace};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::process::Command;
@@ -37,11 +37,10 @@ impl ProcessBackend {
         let checked = self.check(spec).await?;
         let group = self.group(spec, &id).await?;
         let mut reach = if spec.detach {
-            let janitor = self.janitor().map_err(Error::Start)?;
             let state = StateDir::open()?;
             Reach::Detached(Box::new(
                 state
-                    .add(&id, spec, &checked.controls, group.as_ref(), &janitor)
+                    .add(&id, spec, &checked.controls, group.as_ref(), &self.janitor)
                     .await?,
             ))
         } else {
@@ -82,7 +81,7 @@ impl ProcessBackend {
             .map_err(Error::Rlimit)?;
         let (channel, entry) = match reach {
             Reach::Private(line) => (line.channel, None),
-            Reach::Detached(entry) => (entry.connect().await?, Some(entry.keep())),
+            Reach::Detached(entry) => (entry.connect().await?, Some(entry)),
         };
         let running = starting.finish(entry, spec.limits.lifetime, started)?;
         Ok(Launched {
@@ -91,6 +90,8 @@ impl ProcessBackend {
             teardown: Box::new(running),
             controls: checked.controls,
             workspace: WORKSPACE.to_owned(),
+            egress: Some(spec.egress_on(Tier::Process).kind().to_owned()),
+            labels: spec.labels.clone(),
         })
     }
 
@@ -99,8 +100,7 @@ impl ProcessBackend {
             return Ok(None);
         };
         self.sweep_cgroups().await;
-        let janitor = self.janitor().map_err(Error::Cgroup)?;
-        Group::make(hierarchy, &spec.limits, id, spec.detach, &janitor)
+        Group::make(hierarchy, &spec.limits, id, spec.detach, &self.janitor)
             .map(Some)
             .map_err(Error::Cgroup)
     }

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use namzu_core::{Phase, Result, Teardown};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use tokio::io::AsyncReadExt as _;
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncReadExt as _, Interest};
 use tokio::net::unix::pipe;
 use tokio::process::Child;
 use tokio::task::AbortHandle;
 
 use super::data::LastWords;
-use super::detach::Kept;
+use super::detach::Entry;
 use crate::cgroup::Group;
 use crate::error::Error;
 
@@ -45,16 +45,17 @@ impl Init {
 
     /// Waits until it has ended, for [`GRACE`] at most.
     pub(crate) async fn ended(&self) -> io::Result<()> {
-        let pidfd = self.0.try_clone()?;
-        let wait = move || {
-            let mut ended = [PollFd::new(&pidfd, PollFlags::IN)];
-            let timeout = Timespec::try_from(GRACE).map_err(io::Error::other)?;
-            match poll(&mut ended, Some(&timeout))? {
-                0 => Err(io::ErrorKind::TimedOut.into()),
-                _ => Ok(()),
-            }
-        };
-        tokio::task::spawn_blocking(wait).await?
+        #[expect(
+            deprecated,
+            reason = "the safe one of two: what its successor asks the caller to uphold, an \
+                      `OwnedFd` upholds"
+        )]
+        let pidfd = AsyncFd::with_interest(self.0.try_clone()?, Interest::READABLE)?;
+        // It is readable from the end on, for ever.
+        let readable = tokio::time::timeout(GRACE, pidfd.readable()).await;
+        readable
+            .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+            .map(drop)
     }
 }
 
@@ -140,7 +141,7 @@ impl Starting {
     /// It is up.
     pub(crate) fn finish(
         mut self,
-        entry: Option<Kept>,
+        entry: Option<Box<Entry>>,
         lifetime: Option<Duration>,
         started: Instant,
     ) -> Result<Running, Error> {
@@ -153,10 +154,6 @@ impl Starting {
         else {
             return Err(Error::Start(io::ErrorKind::NotConnected.into()));
         };
-        let mut group = group;
-        if let (Some(group), Some(_)) = (&mut group, &entry) {
-            group.detach();
-        }
         let timer = match lifetime {
             Some(lifetime) if entry.is_none() => {
                 let init = init.try_clone().map_err(Error::Start)?;
@@ -175,6 +172,7 @@ impl Starting {
             group,
             words,
             entry,
+            released: false,
             timer,
             lifetime,
             started,
@@ -185,10 +183,8 @@ impl Starting {
 impl Drop for Starting {
     fn drop(&mut self) {
         if let Some(mut parts) = self.parts.take() {
+            // Its cgroup goes with the rest of it.
             parts.kill();
-            if let Some(group) = parts.group.take() {
-                group.abandon();
-            }
         }
     }
 }
@@ -246,8 +242,9 @@ pub(crate) struct Running {
     init: Init,
     group: Option<Group>,
     words: LastWords,
-    /// Of a sandbox that outlives this process.
-    entry: Option<Kept>,
+    /// Of a sandbox that may outlive this process.
+    entry: Option<Box<Entry>>,
+    released: bool,
     timer: Option<AbortHandle>,
     lifetime: Option<Duration>,
     started: Instant,
@@ -282,15 +279,25 @@ impl Teardown for Running {
     }
 
     fn kill(&mut self) {
-        if self.entry.is_some() {
-            return;
-        }
         if let Some(timer) = self.timer.take() {
             timer.abort();
         }
         self.init.kill();
         if let Some(group) = self.group.take() {
             group.abandon();
+        }
+        if let Some(mut entry) = self.entry.take() {
+            entry.reclaim();
+        }
+    }
+
+    fn release(&mut self) {
+        if let Some(entry) = &mut self.entry {
+            entry.release();
+            if let Some(group) = &mut self.group {
+                group.release();
+            }
+            self.released = true;
         }
     }
 
@@ -320,7 +327,9 @@ impl Teardown for Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.kill();
+        if !self.released {
+            self.kill();
+        }
     }
 }
 

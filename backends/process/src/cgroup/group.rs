@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use namzu_core::janitor::{InCare, Janitor};
+use namzu_core::owner::ProcessName;
 use namzu_types::{Limits, SandboxId};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::find::Hierarchy;
-use super::name::{ProcessName, directory, parse};
+use super::name::{directory, parse};
 
 /// Microseconds of one accounting period of the processor controller.
 const CPU_PERIOD: u32 = 100_000;
@@ -22,11 +23,13 @@ const CPU_PERIOD: u32 = 100_000;
 const ATTEMPTS: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A made cgroup. Without [`Group::remove`] the janitor has it removed.
+/// A made cgroup. Dropping it has the janitor remove it, unless it was [released](Group::release).
 #[derive(Debug)]
 pub(crate) struct Group {
     paths: Vec<PathBuf>,
+    janitor: Arc<Janitor>,
     in_care: Vec<InCare>,
+    goes_with_us: bool,
     /// Its `memory.events` or `memory.oom_control`.
     memory_events: Option<File>,
 }
@@ -34,7 +37,7 @@ pub(crate) struct Group {
 impl Group {
     /// Makes the cgroup that holds `limits` as far as `hierarchy` can hold them.
     ///
-    /// A `detached` one may outlive this process, once [`Group::detach`] was called.
+    /// A `detached` one may outlive this process, once [`Group::release`] was called.
     pub(crate) fn make(
         hierarchy: &Hierarchy,
         limits: &Limits,
@@ -43,28 +46,31 @@ impl Group {
         janitor: &Arc<Janitor>,
     ) -> io::Result<Self> {
         let maker = ProcessName::own().ok_or(io::ErrorKind::Unsupported)?;
-        let name = directory(maker, detached, id);
+        let name = directory(maker, detached, id)?;
+        // From here on, dropping it removes what is made.
         let mut group = Self {
             paths: Vec::new(),
+            janitor: Arc::clone(janitor),
             in_care: Vec::new(),
+            goes_with_us: true,
             memory_events: None,
         };
         match hierarchy {
             Hierarchy::V2 { parent, cpu } => {
-                let dir = group.add(&parent.join(&name), janitor)?;
+                let dir = group.add(&parent.join(&name))?;
                 group.limit_v2(&dir, *cpu, limits)?;
             }
             Hierarchy::V1 { memory, pids, cpu } => {
                 if let (Some(parent), Some(bytes)) = (memory, limits.memory) {
-                    let dir = group.add(&parent.join(&name), janitor)?;
+                    let dir = group.add(&parent.join(&name))?;
                     group.limit_memory_v1(&dir, bytes)?;
                 }
                 if let (Some(parent), Some(processes)) = (pids, limits.processes) {
-                    let dir = group.add(&parent.join(&name), janitor)?;
+                    let dir = group.add(&parent.join(&name))?;
                     set(&dir, "pids.max", pids_max(processes))?;
                 }
                 if let (Some(parent), Some(cpus)) = (cpu, limits.cpus) {
-                    let dir = group.add(&parent.join(&name), janitor)?;
+                    let dir = group.add(&parent.join(&name))?;
                     set(&dir, "cpu.cfs_period_us", CPU_PERIOD)?;
                     set(&dir, "cpu.cfs_quota_us", quota(cpus))?;
                 }
@@ -73,9 +79,9 @@ impl Group {
         Ok(group)
     }
 
-    fn add(&mut self, path: &Path, janitor: &Arc<Janitor>) -> io::Result<PathBuf> {
+    fn add(&mut self, path: &Path) -> io::Result<PathBuf> {
         // In care before it exists: a kill in between leaves nothing.
-        self.in_care.push(janitor.guard(path)?);
+        self.in_care.push(self.janitor.guard(path)?);
         fs::create_dir(path)?;
         self.paths.push(path.to_owned());
         Ok(path.to_owned())
@@ -125,18 +131,7 @@ impl Group {
 
     /// How many processes the memory limit has killed.
     pub(crate) fn oom_kills(&self) -> u64 {
-        let mut text = [0; 4096];
-        let Some(Ok(length)) = self
-            .memory_events
-            .as_ref()
-            .map(|file| file.read_at(&mut text, 0))
-        else {
-            return 0;
-        };
-        String::from_utf8_lossy(&text[..length])
-            .lines()
-            .find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
-            .unwrap_or(0)
+        self.memory_events.as_ref().map_or(0, oom_kills)
     }
 
     /// The directories.
@@ -145,29 +140,60 @@ impl Group {
     }
 
     /// Lets it outlive this process.
-    pub(crate) fn detach(&mut self) {
+    pub(crate) fn release(&mut self) {
+        self.goes_with_us = false;
         for care in self.in_care.drain(..) {
             care.release();
         }
     }
 
     /// Kills what is left in it and removes it.
-    pub(crate) async fn remove(self) -> io::Result<()> {
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves that to the janitor.
+    pub(crate) async fn remove(mut self) -> io::Result<()> {
+        self.goes_with_us = true;
         for path in &self.paths {
             remove(path).await?;
         }
-        for care in self.in_care {
-            care.release();
-        }
+        self.release();
         Ok(())
     }
 
     /// Has the janitor do the same, without waiting.
-    pub(crate) fn abandon(self) {
-        for care in self.in_care {
+    pub(crate) fn abandon(mut self) {
+        self.goes_with_us = true;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if !self.goes_with_us {
+            return;
+        }
+        if self.in_care.is_empty() {
+            // It was released, and is killed all the same.
+            for path in &self.paths {
+                self.janitor.remove(path);
+            }
+        }
+        for care in self.in_care.drain(..) {
             care.remove();
         }
     }
+}
+
+/// How many processes the memory limit has killed, by an open `memory.events` or
+/// `memory.oom_control`.
+pub(crate) fn oom_kills(events: &File) -> u64 {
+    let mut text = [0; 4096];
+    // The cgroup may be gone.
+    let length = events.read_at(&mut text, 0).unwrap_or(0);
+    String::from_utf8_lossy(&text[..length])
+        .lines()
+        .find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+        .unwrap_or(0)
 }
 
 /// One more than asked: `bwrap`'s own process, which waits outside, is in the cgroup too.

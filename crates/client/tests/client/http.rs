@@ -54,6 +54,8 @@ impl Backend for Address {
             teardown: Box::new(Nothing),
             controls: Controls::default(),
             workspace: "/workspace".into(),
+            egress: None,
+            labels: std::collections::BTreeMap::new(),
         })
     }
 }

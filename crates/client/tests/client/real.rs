@@ -230,6 +230,8 @@ impl Backend for Real {
                 _workspace: workspace,
             }),
             controls: Controls::default(),
+            egress: None,
+            labels: std::collections::BTreeMap::new(),
         })
     }
 }

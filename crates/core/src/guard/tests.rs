@@ -54,6 +54,8 @@ impl Backend for Fake {
             }),
             controls: self.given.clone(),
             workspace: "/workspace".to_owned(),
+            egress: None,
+            labels: std::collections::BTreeMap::new(),
         })
     }
 }

@@ -40,6 +40,20 @@ pub(crate) const CASES: &[Case] = &[
     case!("lifecycle", a_detached_sandbox_is_found_again, |b| {
         When::declared(b.capabilities.detach, "detaching")
     }),
+    case!(
+        "lifecycle",
+        a_dropped_detached_create_leaves_no_trace,
+        |b| {
+            b.local()
+                .and(When::declared(b.capabilities.detach, "detaching"))
+        }
+    ),
+    case!("lifecycle", a_detached_sandbox_says_how_it_ended, |b| {
+        When::declared(b.capabilities.detach, "detaching").and(When::declared(
+            b.capabilities.lifetime > Strength::None,
+            "a lifetime",
+        ))
+    }),
     case!("lifecycle", detaching_undeclared_is_refused, |b| {
         When::undeclared(b.capabilities.detach, "detaching")
     }),
@@ -199,20 +213,72 @@ async fn drop_leaves_no_trace(bench: Arc<Bench>) -> Verdict {
 }
 
 async fn a_dropped_create_leaves_no_trace(bench: Arc<Bench>) -> Verdict {
+    dropped_creates_leave_no_trace(&bench, false).await
+}
+
+async fn a_dropped_detached_create_leaves_no_trace(bench: Arc<Bench>) -> Verdict {
+    dropped_creates_leave_no_trace(&bench, true).await
+}
+
+async fn dropped_creates_leave_no_trace(bench: &Bench, detach: bool) -> Verdict {
+    // With whatever holds a memory limit, too.
+    let memory = (bench.capabilities.memory > Strength::None).then_some(256 << 20);
     let mut names = Vec::new();
     // From before the first step to after the last one.
     for micros in [
         0, 100, 300, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000,
     ] {
         let id = fresh_id("cancelled")?;
+        let create = Box::pin(bench.provider.create(spec(|s| {
+            s.id = Some(id.clone());
+            s.limits.memory = memory;
+            s.detach = detach;
+        })));
+        let made = tokio::time::timeout(Duration::from_micros(micros), create).await;
+        if let Ok(Ok(sandbox)) = made {
+            // In time, so that nothing was dropped.
+            destroyed(bench, &sandbox).await?;
+        }
         names.push(id.to_string());
-        let create = Box::pin(bench.provider.create(spec(|s| s.id = Some(id))));
-        drop(tokio::time::timeout(Duration::from_micros(micros), create).await);
     }
     for name in names {
         host::all_gone(bench.patience, &name).await?;
         host::no_trace(bench.patience, &name).await?;
+        if detach {
+            let listed = bench.provider.list().await?;
+            ensure!(
+                listed.iter().all(|info| info.id.as_str() != name),
+                "{name} is listed"
+            );
+        }
     }
+    Ok(())
+}
+
+async fn a_detached_sandbox_says_how_it_ended(bench: Arc<Bench>) -> Verdict {
+    let id = fresh_id("mortal")?;
+    let wanted = id.clone();
+    let made = bench
+        .sandbox_with(|s| {
+            s.id = Some(wanted);
+            s.detach = true;
+            s.limits.lifetime = Some(Duration::from_millis(1500));
+            s.labels.insert("job".into(), "43".into());
+        })
+        .await?;
+    let receipt = made.receipt().clone();
+    drop(made);
+    let found = bench.provider.connect(&id).await?;
+    ensure_eq!(found.receipt(), &receipt, "the receipt of one found again");
+    let call = Box::pin(found.exec(ExecRequest::new(["sleep", "600"])));
+    let ended = tokio::time::timeout(bench.patience, call)
+        .await
+        .map_err(|_| Failure::new("a sandbox lives on past its lifetime"))?;
+    refused_with(
+        ended,
+        ErrorCode::LifetimeExceeded,
+        "a call to a sandbox that lived as long as it may",
+    )?;
     Ok(())
 }
 

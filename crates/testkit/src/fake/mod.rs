@@ -101,17 +101,21 @@ impl Fake {
         }
     }
 
-    fn launched(&self, machine: Arc<Machine>) -> Launched {
-        let (ours, theirs) = tokio::io::duplex(LINE);
-        machine.serve(theirs);
+    /// `ours`: it ends with the handle, until that is released.
+    fn launched(&self, machine: Arc<Machine>, ours: bool) -> Launched {
+        let (here, there) = tokio::io::duplex(LINE);
+        machine.serve(there);
         Launched {
             id: machine.id.clone(),
-            channel: Channel::Duplex(DuplexChannel::private(ours)),
+            channel: Channel::Duplex(DuplexChannel::private(here)),
             controls: self.controls(&machine.spec),
             workspace: WORKSPACE.to_owned(),
+            egress: Some(machine.spec.egress_on(Tier::Microvm).kind().to_owned()),
+            labels: machine.spec.labels.clone(),
             teardown: Box::new(End {
                 fake: self.clone(),
                 machine,
+                ours,
             }),
         }
     }
@@ -175,12 +179,12 @@ impl Backend for Fake {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(id, Arc::clone(&machine));
-        Ok(self.launched(machine))
+        Ok(self.launched(machine, true))
     }
 
     async fn attach(&self, id: &SandboxId) -> Result<Launched> {
         match self.find(id) {
-            Some(machine) if machine.spec.detach => Ok(self.launched(machine)),
+            Some(machine) if machine.spec.detach => Ok(self.launched(machine, false)),
             _ => Err(
                 Error::new(ErrorCode::NotFound, format!("no sandbox is named `{id}`"))
                     .during(Phase::Connect),
@@ -211,6 +215,15 @@ impl Backend for Fake {
 struct End {
     fake: Fake,
     machine: Arc<Machine>,
+    ours: bool,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if self.ours {
+            self.kill();
+        }
+    }
 }
 
 #[async_trait]
@@ -225,9 +238,13 @@ impl Teardown for End {
     }
 
     fn kill(&mut self) {
-        if !self.machine.spec.detach {
-            self.machine.end(ErrorCode::SandboxLost);
-            self.fake.forget(&self.machine.id);
+        self.machine.end(ErrorCode::SandboxLost);
+        self.fake.forget(&self.machine.id);
+    }
+
+    fn release(&mut self) {
+        if self.machine.spec.detach {
+            self.ours = false;
         }
     }
 
