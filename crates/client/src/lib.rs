@@ -6,6 +6,7 @@
 
 mod collect;
 mod conn;
+mod detail;
 mod fault;
 mod files;
 mod lane;
@@ -20,6 +21,7 @@ mod worker;
 pub use namzu_types::{ExecLimits, ExecRequest, ExitStatus, OutputCap, PtySize};
 pub use tokio_util::sync::CancellationToken;
 
+pub use crate::detail::oldest_cursor;
 pub use crate::files::{FileInfo, FileKind, FileReader, Files, Watch, WatchEvent, WatchKind};
 pub use crate::output::{Captured, ExecOutput, Usage, partial_output};
 pub use crate::process::{Cursor, Ended, Event, Process, ProcessInfo, Selector, Stdin, Stream};

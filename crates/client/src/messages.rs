@@ -7,11 +7,12 @@ use std::task::{Context, Poll, ready};
 use http::StatusCode;
 use namzu_core::{Error, Phase, Result};
 use namzu_protocol::connect::{ContentType, EndStream, Envelope, EnvelopeDecoder, Frame};
-use namzu_protocol::{Bytes, Codec, WireMessage, ext};
+use namzu_protocol::{Bytes, Codec, WireMessage};
 
 use crate::conn::{Body, Failure, Payload};
+use crate::detail::with_details;
 use crate::fault;
-use crate::worker::{MESSAGE_CAP, Worker, rpc, with_oldest};
+use crate::worker::{MESSAGE_CAP, Worker, rpc};
 
 /// Crumbs of a message that are put together before others get their turn.
 const AT_ONCE: usize = 256;
@@ -135,6 +136,6 @@ impl<M: WireMessage> Messages<M> {
     fn refusal(&self, end: &EndStream) -> Option<Error> {
         let error = end.error.as_ref()?;
         let err = fault::refused(self.phase, self.what, error.code, &error.message);
-        Some(with_oldest(err, end.metadata(ext::OLDEST_HEADER)))
+        Some(with_details(err, |name| end.metadata(name)))
     }
 }

@@ -126,6 +126,7 @@ impl Sandbox {
                 }
             };
         if origin == Origin::MadeDetached {
+            ending.teardown.lock().await.release();
             ending.lives_on.store(true, Ordering::Relaxed);
         }
         Ok(Self {
@@ -234,7 +235,7 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// `not_found`, `cursor_expired`.
+    /// `not_found`, `cursor_expired` (see [`oldest_cursor`](crate::oldest_cursor)).
     pub async fn attach(&self, selector: Selector, cursor: Cursor) -> Result<Process> {
         process::attach(&self.worker, selector, cursor).await
     }

@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use crate::conn::{Call, Conn, Failure, Payload, Response};
+use crate::detail::with_details;
 use crate::fault;
 use crate::lane::Lane;
 
@@ -303,14 +304,13 @@ impl Worker {
     /// An error for an RPC's answer that is no success.
     pub(crate) async fn refusal_rpc(&self, phase: Phase, what: &str, response: Response) -> Error {
         let status = response.status.as_u16();
-        let oldest = response.headers.get(ext::OLDEST_HEADER).cloned();
+        let headers = response.headers.clone();
         match self.collect(phase, what, response, REFUSAL_CAP).await {
             Err(err) => err,
             Ok(body) => {
                 let error = ErrorBody::from_response(status, &body);
                 let err = fault::refused(phase, what, error.code, &error.message);
-                let oldest = oldest.and_then(|value| value.to_str().ok().map(str::to_owned));
-                with_oldest(err, oldest.as_deref())
+                with_details(err, |name| headers.get(name)?.to_str().ok())
             }
         }
     }
@@ -373,18 +373,4 @@ pub(crate) fn rpc(path: &str, kind: ContentType) -> Call {
             HeaderName::from_static(connect::PROTOCOL_VERSION_HEADER),
             connect::PROTOCOL_VERSION,
         )
-}
-
-/// Says from where on output can still be replayed.
-pub(crate) fn with_oldest(err: Error, oldest: Option<&str>) -> Error {
-    if err.code() != ErrorCode::CursorExpired {
-        return err;
-    }
-    match oldest.map(ext::parse_oldest) {
-        Some(Ok(oldest)) => err.with_hint(format!(
-            "attach from stdout {}, stderr {}, pty {} on",
-            oldest.stdout, oldest.stderr, oldest.pty
-        )),
-        _ => err,
-    }
 }

@@ -29,6 +29,10 @@ pub const SHUTDOWN: &str = "/ext/v1/shutdown";
 pub const TOKEN_HEADER: &str = "x-access-token";
 /// Header (and trailer) with the oldest positions that can still be replayed.
 pub const OLDEST_HEADER: &str = "namzu-oldest";
+/// Header (and trailer) beside the refusal of a start whose lane is of no use.
+pub const LANE_HEADER: &str = "namzu-lane";
+/// What [`LANE_HEADER`] says when no such message came over the lane.
+pub const LANE_UNKNOWN: &str = "unknown";
 /// What `:protocol` (HTTP/2) or `Upgrade` (HTTP/1.1) says for a raw duplex.
 pub const UPGRADE_PROTOCOL: &str = "namzu";
 /// Version of this extension.

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::input::Input;
 use super::output::Output;
 use super::{Cursor, Ended, OVERDUE, OnDrop, Process, ProcessInfo, Selector};
+use crate::detail::is_lane;
 use crate::fault;
 use crate::messages::Messages;
 use crate::worker::Worker;
@@ -110,22 +111,22 @@ pub(crate) async fn start(worker: &Worker, request: ExecRequest, mode: Mode) -> 
         (Mode::Exec | Mode::Owned, None, Some(lane)) => lane.pass(wants_stdin),
         _ => None,
     };
-    let (mut messages, pipe, pipes) = loop {
+    let (messages, pid, pipe, pipes) = loop {
         let options = message.options.get_or_insert_default();
         options.lane = passed.as_ref().map(|passed| passed.id);
         if mode == Mode::Exec && passed.is_none() && cap.tail <= TAIL_CAP {
             options.head = Some(cap.head as u64);
             options.tail = Some(cap.tail as u64);
         }
-        let opened =
-            Messages::<StartResponse>::open(worker, Phase::Exec, WHAT, wire::START, &message).await;
+        let opened = open(worker, WHAT, &message).await;
         let Some(passed) = passed.take() else {
-            break (opened.map_err(not_started)?, None, None);
+            let (messages, pid) = opened.map_err(not_started)?;
+            break (messages, pid, None, None);
         };
         match opened {
-            Ok(messages) => {
+            Ok((messages, pid)) => {
                 passed.ticket.claimed();
-                break (messages, passed.stdin, Some(passed.output));
+                break (messages, pid, passed.stdin, Some(passed.output));
             }
             Err(err) if is_lane(&err) => {
                 // The worker closed it, or never had it: go on without.
@@ -142,11 +143,6 @@ pub(crate) async fn start(worker: &Worker, request: ExecRequest, mode: Mode) -> 
             }
         }
     };
-    let first = tokio::time::timeout(worker.request(), messages.next(worker))
-        .await
-        .map_err(|_| worker.late(Phase::Exec, WHAT))?
-        .map_err(not_started)?;
-    let pid = started(WHAT, first)?;
     let on_drop = match mode {
         Mode::Exec | Mode::Owned => OnDrop::Kill,
         Mode::Background => OnDrop::Leave,
@@ -163,6 +159,21 @@ pub(crate) async fn start(worker: &Worker, request: ExecRequest, mode: Mode) -> 
             .and_then(|limit| limit.checked_add(OVERDUE))
             .and_then(|limit| Instant::now().checked_add(limit)),
     })
+}
+
+/// Asks for a command; its events, and its pid once it runs.
+async fn open(
+    worker: &Worker,
+    what: &'static str,
+    message: &StartRequest,
+) -> Result<(Messages<StartResponse>, u32)> {
+    let mut messages = Messages::open(worker, Phase::Exec, what, wire::START, message).await?;
+    // A refusal comes here too: the stream itself has been accepted.
+    let first = tokio::time::timeout(worker.request(), messages.next(worker))
+        .await
+        .map_err(|_| worker.late(Phase::Exec, what))??;
+    let pid = started(what, first)?;
+    Ok((messages, pid))
 }
 
 /// Listens to a command that runs already.
@@ -215,11 +226,6 @@ fn started(what: &str, first: Option<impl Carrier>) -> Result<u32> {
             Err(fault::violation(what, cause).during(Phase::Exec))
         }
     }
-}
-
-/// Whether a start was refused because of the lane alone.
-fn is_lane(err: &Error) -> bool {
-    err.code() == ErrorCode::InvalidArgument && err.to_string().contains("over the lane")
 }
 
 /// A refusal to start is the command's, unless it says that the request is wrong.

@@ -132,6 +132,12 @@ impl Script {
         let _ = self.send.send_data(end.into_bytes(), true);
     }
 
+    /// The last envelope of a call that failed.
+    pub(crate) fn fail(&mut self, end: &EndStream) {
+        let end = Envelope::end(end).unwrap();
+        let _ = self.send.send_data(end.into_bytes(), true);
+    }
+
     /// Waits until the client takes the stream back.
     pub(crate) async fn reset(&mut self) -> h2::Reason {
         std::future::poll_fn(|cx| self.send.poll_reset(cx))
@@ -342,6 +348,8 @@ impl Backend for FakeBackend {
             teardown: Box::new(FakeTeardown(Arc::clone(&self.fate))),
             controls: Controls::default(),
             workspace: "/workspace".into(),
+            egress: None,
+            labels: std::collections::BTreeMap::new(),
         })
     }
 }

@@ -3,12 +3,14 @@
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use namzu_client::{ExecRequest, ExitStatus};
 use namzu_core::ErrorCode;
-use namzu_protocol::Codec;
+use namzu_protocol::connect::{Code, EndStream};
 use namzu_protocol::process::{EndInfo, StartRequest};
+use namzu_protocol::{Codec, ext};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use crate::fake::{Call, FakeBackend, Script};
@@ -130,9 +132,11 @@ async fn what_the_command_wrote_is_read_however_slow_the_reader() {
 async fn a_worker_that_does_not_take_the_lane_is_served_without() {
     let backend = FakeBackend::with_lane(Arc::default(), |mut call| async move {
         if named(&mut call).await.is_some() {
-            let refusal =
-                r#"{"code":"invalid_argument","message":"no such message came over the lane"}"#;
-            return call.answer(400, "application/json", refusal);
+            let mut script = call.stream("application/connect+proto");
+            let refusal = EndStream::failure(Code::InvalidArgument, "in any words");
+            script.fail(&refusal.with_metadata(ext::LANE_HEADER, ext::LANE_UNKNOWN));
+            script.reset().await;
+            return;
         }
         let mut script = call.started(1);
         script.stdout(b"out");
@@ -144,6 +148,23 @@ async fn a_worker_that_does_not_take_the_lane_is_served_without() {
         let output = sandbox.exec(ExecRequest::new(["x"])).await.unwrap();
         assert_eq!(output.stdout.to_vec(), b"out");
     }
+}
+
+#[tokio::test]
+async fn a_start_is_tried_again_for_the_lane_alone() {
+    let starts = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&starts);
+    let backend = FakeBackend::with_lane(Arc::default(), move |call| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async move {
+            let refusal = r#"{"code":"invalid_argument","message":"came over the lane"}"#;
+            call.answer(400, "application/json", refusal);
+        }
+    });
+    let sandbox = backend.sandbox().await;
+    let err = sandbox.exec(ExecRequest::new(["x"])).await.unwrap_err();
+    assert_eq!(err.code(), ErrorCode::InvalidArgument);
+    assert_eq!(starts.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, UNIX_EPOCH};
 
 use http::{HeaderMap, StatusCode};
-use namzu_protocol::ext::{OLDEST_HEADER, format_oldest};
+use namzu_protocol::ext::{LANE_HEADER, LANE_UNKNOWN, OLDEST_HEADER, format_oldest};
 use namzu_protocol::path_text;
 use namzu_protocol::process as wire;
 use namzu_protocol::process::process_event::Event as WireEvent;
@@ -152,10 +152,16 @@ fn spec(
         // The last thing that can fail: a claim takes the descriptors off the lane.
         lane: options.lane.map_or(Ok([None, None, None]), |id| {
             let claimed = worker.lane().and_then(|lane| lane.claim(id));
-            claimed.ok_or_else(|| invalid("no such message came over the lane"))
+            claimed.ok_or_else(no_lane)
         })?,
         ..defaults
     })
+}
+
+fn no_lane() -> Error {
+    let mut error = invalid("no such message came over the lane");
+    error.metadata.push((LANE_HEADER, LANE_UNKNOWN.to_owned()));
+    error
 }
 
 /// A working directory; `~` is the home, what is relative begins at the worker's default.

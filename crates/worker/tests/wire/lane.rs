@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 
 use namzu_protocol::connect::Code;
-use namzu_protocol::ext::{LaneMessage, STDIN, STDOUT};
+use namzu_protocol::ext::{LANE_HEADER, LANE_UNKNOWN, LaneMessage, STDIN, STDOUT};
 use namzu_protocol::process::{StartOptions, StartRequest};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -103,13 +103,11 @@ async fn a_command_reads_and_writes_the_callers_own_pipes() {
 #[tokio::test]
 async fn a_message_that_never_came_starts_nothing() {
     let (worker, _lane) = with_lane().await;
-    let error = worker
-        .client
-        .start(&on_lane(1, shell("true")))
-        .await
-        .failure()
-        .await;
-    assert_eq!(error.code, Code::InvalidArgument);
+    let mut replies = worker.client.start(&on_lane(1, shell("true"))).await;
+    assert!(replies.next().await.is_none());
+    let end = replies.end.unwrap();
+    assert_eq!(end.metadata(LANE_HEADER), Some(LANE_UNKNOWN));
+    assert_eq!(end.error.unwrap().code, Code::InvalidArgument);
     let worker = crate::support::private(&[]).await;
     let error = worker
         .client

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use namzu_client::{
     CancellationToken, Cursor, Event, ExecRequest, ExitStatus, OutputCap, PtySize, Sandbox,
-    Selector, partial_output,
+    Selector, oldest_cursor, partial_output,
 };
 use namzu_core::ErrorCode;
 
@@ -316,7 +316,21 @@ async fn output_that_is_gone_says_so(sandbox: Sandbox) {
         .await
         .unwrap_err();
     assert_eq!(err.code(), ErrorCode::CursorExpired);
-    assert!(err.hint().unwrap().contains("stdout"), "{err:?}");
+    let oldest = oldest_cursor(&err).unwrap();
+    assert!(
+        oldest.stdout > 0 && oldest.stdout <= 3_000_003,
+        "{oldest:?}"
+    );
+    let pid = Selector::Pid(process.pid());
+    let mut again = sandbox.attach(pid, oldest).await.unwrap();
+    let mut rest = Vec::new();
+    while !rest.ends_with(b"end") {
+        match again.next().await.unwrap() {
+            Some(Event::Stdout(bytes)) => rest.extend_from_slice(&bytes),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(rest.len() as u64, 3_000_003 - oldest.stdout);
     process.kill().await.unwrap();
 }
 
