@@ -25,6 +25,9 @@ pub struct SandboxProvider {
     deadlines: Deadlines,
 }
 
+/// The egress of a sandbox whose backend keeps no record; the report of the control says what holds.
+const UNKNOWN: &str = "unknown";
+
 /// How long each step may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
@@ -172,15 +175,15 @@ impl SandboxProvider {
     pub async fn connect(&self, id: &SandboxId) -> Result<Sandbox> {
         let find = async {
             let launched = self.backend.attach(id).await?;
-            let known = self.backend.list().await?;
-            let labels = known.into_iter().find(|info| info.id == *id);
             let receipt = Receipt {
                 tier: self.tier(),
                 backend: self.label(),
-                // The maker's wish is not kept; what holds is in the report of the control.
-                egress: launched.controls.network.mechanism.clone(),
+                egress: launched
+                    .egress
+                    .clone()
+                    .unwrap_or_else(|| UNKNOWN.to_owned()),
                 controls: launched.controls.clone(),
-                labels: labels.map(|info| info.labels).unwrap_or_default(),
+                labels: launched.labels.clone(),
             };
             let command = self.defaults.limits.command;
             Sandbox::open(launched, receipt, &self.deadlines, command, Origin::Found).await

@@ -14,7 +14,8 @@ pub struct Receipt {
     pub tier: Tier,
     /// The backend's label, e.g. `process:bubblewrap`.
     pub backend: String,
-    /// The egress policy in force, e.g. `deny-all`.
+    /// The egress policy in force, e.g. `deny-all`; `unknown` for a sandbox that was found again and
+    /// whose backend keeps no record of it.
     pub egress: String,
     /// One report per control.
     pub controls: Controls,

@@ -328,6 +328,8 @@ impl Backend for FakeBackend {
     }
 
     async fn attach(&self, id: &SandboxId) -> Result<Launched> {
+        let specs = self.specs.lock().unwrap().clone();
+        let made = specs.into_iter().find(|spec| spec.id.as_ref() == Some(id));
         let (ours, theirs) = tokio::io::duplex(1 << 20);
         self.fate.server.lock().unwrap().spawn((self.serve)(theirs));
         let mut channel = DuplexChannel::private(ours);
@@ -348,8 +350,10 @@ impl Backend for FakeBackend {
             teardown: Box::new(FakeTeardown(Arc::clone(&self.fate))),
             controls: Controls::default(),
             workspace: "/workspace".into(),
-            egress: None,
-            labels: std::collections::BTreeMap::new(),
+            egress: made
+                .as_ref()
+                .map(|spec| spec.egress_on(self.tier()).kind().to_owned()),
+            labels: made.map(|spec| spec.labels).unwrap_or_default(),
         })
     }
 }

@@ -171,6 +171,25 @@ async fn dropping_a_detached_sandbox_leaves_it() {
 }
 
 #[tokio::test]
+async fn a_sandbox_that_is_found_has_the_receipt_of_its_maker() {
+    let backend = idle();
+    let spec = SandboxSpec {
+        detach: true,
+        labels: [("job".to_owned(), "7".to_owned())].into(),
+        ..SandboxSpec::default()
+    };
+    let made = backend.provider().create(spec).await.unwrap();
+    assert_eq!(made.receipt().egress, "deny-all");
+    let found = backend.provider().connect(made.id()).await.unwrap();
+    assert_eq!(found.receipt(), made.receipt());
+    // One whose backend keeps no record.
+    let other = "other".parse().unwrap();
+    let found = backend.provider().connect(&other).await.unwrap();
+    assert_eq!(found.receipt().egress, "unknown");
+    assert!(found.receipt().labels.is_empty());
+}
+
+#[tokio::test]
 async fn destroying_ends_what_runs() {
     let backend = FakeBackend::new(|call| async move {
         let mut script = call.started(7);

@@ -344,6 +344,7 @@ async fn a_detached_sandbox_is_found_again(bench: Arc<Bench>) -> Verdict {
     let mut process = sandbox.spawn_background(request).await?;
     crate::conformance::processes::read_at_least(&mut process, 5).await?;
     sandbox.files().write("kept", "x").await?;
+    let receipt = sandbox.receipt().clone();
     drop((process, sandbox));
     let listed = bench.provider.list().await?;
     let info = listed
@@ -357,6 +358,7 @@ async fn a_detached_sandbox_is_found_again(bench: Arc<Bench>) -> Verdict {
     );
     ensure_eq!(info.tier, bench.tier, "its tier");
     let again = bench.provider.connect(&id).await?;
+    ensure_eq!(again.receipt(), &receipt, "its receipt");
     ensure_eq!(
         again.files().read("kept", 10).await?,
         b"x".to_vec(),
