@@ -53,6 +53,12 @@ impl Default for Deadlines {
 impl SandboxProvider {
     /// Sandboxes on `backend`, which never sees what it did not declare; `defaults` fills what a
     /// request leaves out.
+    ///
+    /// A request overrides each default by a value of its own: limit by limit, variable by variable,
+    /// label by label. Three things have no value that says "not that default": a request for
+    /// [`Workspace::Private`] or without `detach` is one that says nothing, and `require` adds up.
+    /// A default host directory, detaching or requirement therefore holds for every sandbox of the
+    /// provider.
     #[must_use]
     pub fn new(backend: Arc<dyn Backend>, defaults: SandboxSpec) -> Self {
         let (tier, name) = (backend.tier(), backend.name());

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use namzu_client::{Deadlines, ExecRequest, SandboxProvider};
-use namzu_core::types::{EgressPolicy, Limits, SandboxSpec};
+use namzu_core::types::{Access, Control, EgressPolicy, Limits, SandboxSpec, Workspace};
 use namzu_core::{ErrorCode, Phase};
 
 use crate::fake::FakeBackend;
@@ -60,6 +60,32 @@ async fn a_request_overrides_the_defaults_field_by_field() {
     assert_eq!(merged.env, map(&[("A", "1"), ("B", "2")]));
     assert_eq!(merged.egress, Some(EgressPolicy::DenyAll));
     assert_eq!(Some(sandbox.id()), merged.id.as_ref());
+}
+
+#[tokio::test]
+async fn some_defaults_hold_for_every_request() {
+    let host = Workspace::Host {
+        path: "/srv".into(),
+        access: Access::ReadWrite,
+    };
+    let defaults = SandboxSpec {
+        workspace: host,
+        require: vec![Control::Memory],
+        detach: true,
+        ..SandboxSpec::default()
+    };
+    let provider = SandboxProvider::new(idle(), defaults);
+    let spec = SandboxSpec {
+        workspace: Workspace::Private,
+        require: vec![Control::Pids],
+        detach: false,
+        ..SandboxSpec::default()
+    };
+    let err = provider.plan(&spec).await.unwrap_err();
+    let reasons = err.reasons().join("\n");
+    for held in ["a host directory as workspace", "`pids` enforced"] {
+        assert!(reasons.contains(held), "{reasons}");
+    }
 }
 
 #[tokio::test]
