@@ -97,6 +97,11 @@ impl StateDir {
         Ok(Self(path))
     }
 
+    /// Where something is noted down that is no sandbox.
+    pub(crate) fn note(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
     fn failed(&self) -> impl Fn(io::Error) -> Error + use<> {
         let path = self.0.clone();
         move |source| Error::State {
@@ -282,22 +287,4 @@ impl StateDir {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_directory_of_somebody_else_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let open = dir.path().join("open");
-        fs::create_dir(&open).unwrap();
-        fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-        assert!(StateDir::at(open).is_err());
-        let link = dir.path().join("link");
-        let target = dir.path().join("target");
-        fs::DirBuilder::new().mode(0o700).create(&target).unwrap();
-        std::os::unix::fs::symlink(&target, &link).unwrap();
-        assert!(StateDir::at(link).is_err());
-        StateDir::at(target).unwrap();
-        StateDir::at(dir.path().join("new")).unwrap();
-    }
-}
+mod tests;

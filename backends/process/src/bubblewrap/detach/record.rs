@@ -52,8 +52,15 @@ impl Record {
                     Err(_) => Found::Nothing,
                 })
             }
-            // A directory or a link by that name, say.
-            Err(err) if err.kind() == io::ErrorKind::IsADirectory => Ok(Found::Rubbish),
+            // Something else by either name.
+            Err(err)
+                if matches!(
+                    err.kind(),
+                    io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                Ok(Found::Rubbish)
+            }
             Err(err) => Err(err),
         }
     }
