@@ -15,19 +15,22 @@ use tokio::sync::OnceCell;
 
 use crate::bubblewrap::detach::StateDir;
 use crate::bubblewrap::locate::{Bwrap, find};
+use crate::bubblewrap::proof::Proven;
 use crate::bubblewrap::view::View;
 use crate::bubblewrap::workspace::HostWorkspace;
 use crate::config::{Config, Engine, NAME};
 use crate::error::Error;
 use crate::limits::{Means, disk_report};
-use crate::{probe, seccomp};
+use crate::probe;
+use crate::seccomp::{self, Filters};
 
 /// Makes sandboxes out of namespaces, by way of `bwrap`.
 #[derive(Debug)]
 pub struct ProcessBackend {
-    bwrap: PathBuf,
+    pub(crate) bwrap: PathBuf,
     pub(crate) worker: OwnedFd,
-    pub(crate) seccomp: Vec<u8>,
+    pub(crate) seccomp: Filters,
+    pub(crate) proven: Proven,
     pub(crate) means: Means,
     // Looked at once, when first needed.
     asked: OnceCell<Bwrap>,
@@ -73,7 +76,8 @@ impl ProcessBackend {
             bwrap,
             janitor: Janitor::new(worker.try_clone().map_err(Error::Start)?),
             worker,
-            seccomp: seccomp::program(),
+            seccomp: Filters::new(),
+            proven: Proven::default(),
             means: Means::find(),
             asked: OnceCell::new(),
             view: OnceLock::new(),
@@ -117,6 +121,12 @@ impl ProcessBackend {
         }
         let workspace = match &spec.workspace {
             Workspace::Private => None,
+            Workspace::Host {
+                path,
+                access: Access::ReadWrite,
+            } if spec.limits.disk.is_some() => {
+                return Err(Error::DiskOfHost(path.clone()));
+            }
             Workspace::Host { path, access } => Some(HostWorkspace::open(path, *access)?),
         };
         let controls = self.controls(spec, bwrap, own_network);
@@ -147,23 +157,39 @@ impl ProcessBackend {
                 "mount namespace",
                 &format!("own root, the host's programs read-only, {workspace}"),
             ),
-            network: if own_network {
-                enforced("network namespace", "nothing but `lo`")
-            } else {
-                ControlReport::new(
-                    Strength::None,
-                    "",
-                    "the host's network, its loopback services and abstract unix sockets included",
-                )
-            },
+            network: network(own_network, &spec.workspace),
             processes: enforced("PID, IPC and user namespaces", "the worker is PID 1"),
             memory: self.means.memory_report(&spec.limits),
             pids: self.means.pids_report(&spec.limits),
             cpu: self.means.cpu_report(&spec.limits),
             disk: disk_report(&spec.limits, &spec.workspace, bwrap.size),
             wall_clock: wall_clock(&spec.limits, spec.detach),
-            syscalls: enforced("seccomp", seccomp::SUMMARY),
+            syscalls: enforced("seccomp", seccomp::summary(&spec.workspace)),
         }
+    }
+}
+
+fn network(own_network: bool, workspace: &Workspace) -> ControlReport {
+    // A network namespace is no wall to a socket that has a path, and neither is a read-only mount.
+    let sockets = match workspace {
+        Workspace::Private => "",
+        Workspace::Host { .. } => "; unix sockets that lie in the host directory can be reached",
+    };
+    if own_network {
+        ControlReport::new(
+            Strength::Enforced,
+            "network namespace",
+            format!("nothing but `lo`{sockets}"),
+        )
+    } else {
+        ControlReport::new(
+            Strength::None,
+            "",
+            format!(
+                "the host's network, its loopback services and abstract unix sockets \
+                 included{sockets}"
+            ),
+        )
     }
 }
 
@@ -222,6 +248,15 @@ impl Backend for ProcessBackend {
     }
 
     async fn plan(&self, spec: &SandboxSpec) -> Result<Controls> {
+        let planned = async {
+            let checked = self.check(spec).await?;
+            self.prove(spec, &checked).await?;
+            Ok(checked.controls)
+        };
+        planned.await.map_err(|err: Error| err.during(Phase::Plan))
+    }
+
+    async fn assess(&self, spec: &SandboxSpec) -> Result<Controls> {
         let checked = self.check(spec).await;
         Ok(checked.map_err(|err| err.during(Phase::Plan))?.controls)
     }

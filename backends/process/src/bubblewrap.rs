@@ -5,6 +5,7 @@ pub(crate) mod data;
 pub(crate) mod detach;
 pub(crate) mod launch;
 pub(crate) mod locate;
+pub(crate) mod proof;
 pub(crate) mod running;
 pub(crate) mod toolchain;
 pub(crate) mod view;

@@ -27,6 +27,8 @@ pub(crate) enum Error {
     },
     #[error("egress `{0}` is not held by this tier yet")]
     Egress(&'static str),
+    #[error("a disk limit does not hold {path}, which is the host's and writable", path = .0.display())]
+    DiskOfHost(PathBuf),
     #[error("this host lets nobody limit {0}")]
     Limit(&'static str),
     #[error("a limit of {0} is too small to start anything")]
@@ -70,7 +72,9 @@ impl Error {
             Self::Host { .. } | Self::OldBwrap(_) => ErrorCode::HostUnsupported,
             Self::Workspace { .. } => ErrorCode::ConfigInvalid,
             Self::TooSmall(_) => ErrorCode::InvalidArgument,
-            Self::Egress(_) | Self::Limit(_) | Self::Foreign(_) => ErrorCode::Unsupported,
+            Self::Egress(_) | Self::Limit(_) | Self::DiskOfHost(_) | Self::Foreign(_) => {
+                ErrorCode::Unsupported
+            }
             Self::Exists(_) => ErrorCode::AlreadyExists,
             Self::NotFound(_) => ErrorCode::NotFound,
             Self::OutOfMemory => ErrorCode::OutOfMemory,
@@ -101,6 +105,9 @@ impl Error {
             Self::Limit(_) => "run as root, or where a cgroup v2 subtree is delegated: \
                  `systemd-run --user --scope -p Delegate=yes COMMAND`"
                 .to_owned(),
+            Self::DiskOfHost(_) => {
+                "drop the disk limit, mount the directory read-only, or give it a quota".to_owned()
+            }
             Self::Foreign(_) => {
                 "destroy it from the container, or the host, in which it was made".to_owned()
             }

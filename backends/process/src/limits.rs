@@ -1,6 +1,6 @@
 //! What holds each limit on this host, and how firmly.
 
-use namzu_types::{ControlReport, Limits, Strength, Workspace};
+use namzu_types::{Access, ControlReport, Limits, Strength, Workspace};
 use rustix::process::{Pid, Resource, Rlimit, geteuid, prlimit};
 
 use crate::cgroup::Hierarchy;
@@ -225,9 +225,19 @@ pub(crate) fn disk_report(limits: &Limits, workspace: &Workspace, sized: bool) -
     );
     let detail = match workspace {
         Workspace::Private => format!("/workspace {}, {scratch}", human(own)),
-        Workspace::Host { .. } => format!("{scratch}; the host directory is not limited"),
+        Workspace::Host { access, .. } => match access {
+            Access::ReadOnly => scratch,
+            Access::ReadWrite => format!("{scratch}; the host directory is not limited"),
+        },
     };
-    ControlReport::new(Strength::Enforced, "tmpfs size", detail)
+    let strength = match workspace {
+        Workspace::Host {
+            access: Access::ReadWrite,
+            ..
+        } => Strength::BestEffort,
+        Workspace::Private | Workspace::Host { .. } => Strength::Enforced,
+    };
+    ControlReport::new(strength, "tmpfs size", detail)
 }
 
 fn human(bytes: u64) -> String {

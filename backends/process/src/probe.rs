@@ -56,6 +56,13 @@ pub(crate) fn obstacle() -> Option<Error> {
     None
 }
 
+/// The settings on which user namespaces depend, as text.
+pub(crate) fn settings() -> String {
+    [APPARMOR, CLONE, MAXIMUM, MEMFD_NOEXEC]
+        .map(|sysctl| fs::read_to_string(sysctl).unwrap_or_default())
+        .concat()
+}
+
 /// Looks for the cause after a sandbox did not come up. `None`: nothing known.
 pub(crate) async fn cause() -> Option<Error> {
     if let Some(obstacle) = obstacle() {

@@ -5,9 +5,58 @@
 
 use libc::c_long;
 
+use namzu_types::{Access, Workspace};
+
 /// What the receipt says of it.
-pub(crate) const SUMMARY: &str = "deny list: mount, namespaces, modules, keyrings, bpf, io_uring, \
+const SUMMARY: &str = "deny list: mount, namespaces, modules, keyrings, bpf, io_uring, \
                                   perf, TIOCSTI, foreign architectures, unusual sockets";
+const SUMMARY_FOR_HOST: &str = "deny list: mount, namespaces, modules, keyrings, bpf, io_uring, \
+                                perf, TIOCSTI, foreign architectures, unusual sockets, making \
+                                set-user-ID and set-group-ID files";
+
+/// The program for each kind of sandbox.
+#[derive(Debug)]
+pub(crate) struct Filters {
+    usual: Vec<u8>,
+    for_host_files: Vec<u8>,
+}
+
+impl Filters {
+    pub(crate) fn new() -> Self {
+        Self {
+            usual: program(false),
+            for_host_files: program(true),
+        }
+    }
+
+    pub(crate) fn of(&self, workspace: &Workspace) -> &[u8] {
+        if makes_host_files(workspace) {
+            &self.for_host_files
+        } else {
+            &self.usual
+        }
+    }
+}
+
+pub(crate) const fn summary(workspace: &Workspace) -> &'static str {
+    if makes_host_files(workspace) {
+        SUMMARY_FOR_HOST
+    } else {
+        SUMMARY
+    }
+}
+
+/// What is made inside then belongs to the host's user: a set-user-ID file there lets every other
+/// user of the host be that one, root too.
+const fn makes_host_files(workspace: &Workspace) -> bool {
+    matches!(
+        workspace,
+        Workspace::Host {
+            access: Access::ReadWrite,
+            ..
+        }
+    )
+}
 
 #[cfg(target_arch = "x86_64")]
 const AUDIT_ARCH: u32 = 0xC000_003E;
@@ -76,6 +125,33 @@ const REFUSED: &[c_long] = &[
     libc::SYS_uselib,
 ];
 
+/// Set-user-ID and set-group-ID.
+const SET_ID: u32 = 0o6000;
+/// Absent from the `libc` crate for some targets; the same number on all architectures.
+const SYS_FCHMODAT2: c_long = 452;
+/// Calls that give a file its mode, and which argument that is.
+const GIVE_MODE: &[(c_long, u32)] = &[
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (SYS_FCHMODAT2, 2),
+    (libc::SYS_mknodat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+];
+/// Calls that may make a file: which argument the flags are. The next one is the mode, and is
+/// whatever it happens to be unless the flags say that a file is made.
+const MAY_MAKE: &[(c_long, u32)] = &[
+    (libc::SYS_openat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1),
+];
+/// `O_CREAT`, and what `O_TMPFILE` is beside `O_DIRECTORY`.
+const MAKES: u32 = (libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY)).cast_unsigned();
+
 /// Every `CLONE_NEW*` that `unshare` takes.
 const NAMESPACES: u32 = 0x7E02_0080;
 /// The same for `clone`, where the lowest byte is a signal.
@@ -128,6 +204,28 @@ impl Program {
         self.push(JUMP_IF_EQUAL, 0, over, value);
     }
 
+    /// Refuses what makes a set-ID file, or turns one into that.
+    fn deny_set_id(&mut self) {
+        // Its mode is behind a pointer, where no filter sees it; callers fall back.
+        self.deny(libc::SYS_openat2, UNKNOWN_CALL);
+        for (call, mode) in GIVE_MODE {
+            self.unless_equal_skip(number(*call), 4);
+            self.load(arg(*mode));
+            self.push(JUMP_IF_ANY_BIT, 0, 1, SET_ID);
+            self.answer(NOT_PERMITTED);
+            self.answer(ALLOW);
+        }
+        for (call, flags) in MAY_MAKE {
+            self.unless_equal_skip(number(*call), 6);
+            self.load(arg(*flags));
+            self.push(JUMP_IF_ANY_BIT, 0, 3, MAKES);
+            self.load(arg(*flags + 1));
+            self.push(JUMP_IF_ANY_BIT, 0, 1, SET_ID);
+            self.answer(NOT_PERMITTED);
+            self.answer(ALLOW);
+        }
+    }
+
     fn deny(&mut self, call: c_long, action: u32) {
         self.unless_equal_skip(number(call), 1);
         self.answer(action);
@@ -139,7 +237,7 @@ fn number(call: c_long) -> u32 {
 }
 
 /// The program, as an array of `struct sock_filter`.
-pub(crate) fn program() -> Vec<u8> {
+fn program(refuse_set_id: bool) -> Vec<u8> {
     let mut p = Program::default();
     p.load(ARCH);
     p.push(JUMP_IF_EQUAL, 1, 0, AUDIT_ARCH);
@@ -155,6 +253,9 @@ pub(crate) fn program() -> Vec<u8> {
     }
     for call in REFUSED {
         p.deny(*call, NOT_PERMITTED);
+    }
+    if refuse_set_id {
+        p.deny_set_id();
     }
     for (call, flags) in [
         (libc::SYS_unshare, NAMESPACES),

@@ -79,6 +79,7 @@ impl ProcessBackend {
         self.means
             .set_rlimits(pid, &spec.limits)
             .map_err(Error::Rlimit)?;
+        self.proven.note(checked.own_network);
         let (channel, entry) = match reach {
             Reach::Private(line) => (line.channel, None),
             Reach::Detached(entry) => (entry.connect().await?, Some(entry)),
@@ -148,7 +149,11 @@ impl ProcessBackend {
     }
 
     /// The walls and the view: everything but the program that runs inside.
-    fn options(&self, spec: &SandboxSpec, checked: &Checked<'_>) -> std::io::Result<Args> {
+    pub(crate) fn options(
+        &self,
+        spec: &SandboxSpec,
+        checked: &Checked<'_>,
+    ) -> std::io::Result<Args> {
         let mut args = Args::default();
         args.words([
             "--unshare-user",
@@ -173,7 +178,7 @@ impl ProcessBackend {
         if checked.bwrap.disable_userns {
             args.words(["--disable-userns"]);
         }
-        args.with_fd("--seccomp", data(&self.seccomp)?);
+        args.with_fd("--seccomp", data(self.seccomp.of(&spec.workspace))?);
         self.view().apply(&mut args)?;
         if !checked.own_network {
             args.file(&resolv_conf(), "/etc/resolv.conf")?;

@@ -11,13 +11,7 @@ use rustix::fs::{Access, access};
 use crate::error::Error;
 
 /// Options without which the view cannot be built: those of bubblewrap 0.6.
-const NEEDED: [&str; 5] = [
-    "--as-pid-1",
-    "--info-fd",
-    "--perms",
-    "--chmod",
-    "--unshare-cgroup-try",
-];
+const NEEDED: [&str; 4] = ["--as-pid-1", "--info-fd", "--perms", "--unshare-cgroup-try"];
 
 /// A `bwrap` is a tenth of this.
 const MAX_PROGRAM: u64 = 1 << 20;
@@ -132,7 +126,7 @@ mod tests {
     #[test]
     fn options_are_taken_from_the_help() {
         let path = Path::new("/usr/bin/bwrap");
-        let old = "--as-pid-1 x\n --info-fd FD\n --perms OCTAL\n --unshare-cgroup-try\n --chmod OCTAL PATH\n";
+        let old = "--as-pid-1 x\n --info-fd FD\n --perms OCTAL\n --unshare-cgroup-try\n";
         let found = Bwrap::from_help(path, old.as_bytes()).unwrap();
         assert!(!found.size && !found.bind_fd && !found.disable_userns);
         let newer = format!("{old} --size BYTES\n --bind-fd FD\n --ro-bind-fd FD\n");

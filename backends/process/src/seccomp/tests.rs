@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn run(arch: u32, nr: u32, args: [u64; 6]) -> u32 {
+fn run(program: &[u8], arch: u32, nr: u32, args: [u64; 6]) -> u32 {
     let mut data = Vec::new();
     data.extend(nr.to_ne_bytes());
     data.extend(arch.to_ne_bytes());
@@ -10,7 +10,6 @@ fn run(arch: u32, nr: u32, args: [u64; 6]) -> u32 {
     for arg in args {
         data.extend(arg.to_ne_bytes());
     }
-    let program = program();
     let program: Vec<_> = program.chunks_exact(8).collect();
     let (mut at, mut word) = (0, 0u32);
     loop {
@@ -36,9 +35,55 @@ fn run(arch: u32, nr: u32, args: [u64; 6]) -> u32 {
 }
 
 fn call(nr: c_long, args: &[u64]) -> u32 {
+    call_by(&program(false), nr, args)
+}
+
+fn call_by(program: &[u8], nr: c_long, args: &[u64]) -> u32 {
     let mut all = [0; 6];
     all[..args.len()].copy_from_slice(args);
-    run(AUDIT_ARCH, number(nr), all)
+    run(program, AUDIT_ARCH, number(nr), all)
+}
+
+#[test]
+fn no_set_id_file_can_be_made_of_the_hosts() {
+    const CREATE: u64 = 0o101;
+    const UNNAMED: u64 = 0o20_200_001;
+    let strict = program(true);
+    let call = |nr, args: &[u64]| call_by(&strict, nr, args);
+    assert_eq!(call(libc::SYS_openat2, &[]), UNKNOWN_CALL);
+    for set_id in [0o4755, 0o2755, 0o6000, 1 << 40 | 0o4000] {
+        for (nr, mode) in GIVE_MODE {
+            let mut args = [0; 3];
+            args[*mode as usize] = set_id;
+            assert_eq!(call(*nr, &args), NOT_PERMITTED, "{nr}");
+        }
+        for (nr, at) in MAY_MAKE {
+            for flags in [CREATE, UNNAMED, 1 << 40 | CREATE] {
+                let mut args = [0; 4];
+                args[*at as usize] = flags;
+                args[*at as usize + 1] = set_id;
+                assert_eq!(call(*nr, &args), NOT_PERMITTED, "{nr}");
+            }
+            // Nothing is made, so what is there in place of a mode is none.
+            let mut args = [0; 4];
+            args[*at as usize + 1] = set_id;
+            assert_eq!(call(*nr, &args), ALLOW, "{nr}");
+        }
+    }
+    for (nr, mode) in GIVE_MODE {
+        let mut args = [0; 3];
+        args[*mode as usize] = 0o1777;
+        assert_eq!(call(*nr, &args), ALLOW, "{nr}");
+    }
+    for (nr, at) in MAY_MAKE {
+        let mut args = [0; 4];
+        args[*at as usize] = CREATE;
+        args[*at as usize + 1] = 0o755;
+        assert_eq!(call(*nr, &args), ALLOW, "{nr}");
+    }
+    // And all that is refused otherwise.
+    assert_eq!(call(libc::SYS_mount, &[]), NOT_PERMITTED);
+    assert_eq!(call(libc::SYS_read, &[]), ALLOW);
 }
 
 #[test]
@@ -122,7 +167,10 @@ fn the_upper_half_of_an_argument_hides_nothing() {
 #[test]
 fn other_architectures_are_refused() {
     const I386: u32 = 0x4000_0003;
-    assert_eq!(run(I386, 3, [0; 6]), UNKNOWN_CALL);
+    assert_eq!(run(&program(false), I386, 3, [0; 6]), UNKNOWN_CALL);
     #[cfg(target_arch = "x86_64")]
-    assert_eq!(run(AUDIT_ARCH, X32 | 165, [0; 6]), UNKNOWN_CALL);
+    assert_eq!(
+        run(&program(false), AUDIT_ARCH, X32 | 165, [0; 6]),
+        UNKNOWN_CALL
+    );
 }

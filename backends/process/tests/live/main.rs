@@ -5,6 +5,7 @@
 mod crash;
 mod detach;
 mod filesystem;
+mod host_workspace;
 mod kernel;
 mod limits;
 mod network;
