@@ -60,7 +60,7 @@ fn info(worker: &Worker) -> Info {
     let pid = rustix::process::getpid();
     let mut features = FEATURES.map(str::to_owned).to_vec();
     if worker.lane().is_some() {
-        features.push("lane".to_owned());
+        features.push(ext::LANE_FEATURE.to_owned());
     }
     Info {
         version: env!("CARGO_PKG_VERSION").to_owned(),

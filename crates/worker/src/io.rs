@@ -1,4 +1,8 @@
 //! One stream type for whatever carries a connection: socket, socketpair, vsock, pipes.
+#![expect(
+    unsafe_code,
+    reason = "reading into a buffer that was not zeroed before, which large ones pay for each time"
+)]
 
 use std::convert::Infallible;
 use std::io::{self, IoSlice};
@@ -94,14 +98,18 @@ impl AsyncRead for FdStream {
         }
         loop {
             let mut guard = ready!(self.read.poll_read_ready(cx))?;
-            let space = buf.initialize_unfilled();
-            let read = guard.try_io(|fd| Ok(rustix::io::read(fd.as_fd(), &mut *space)?));
+            // SAFETY: nothing in there is made uninitialised; the kernel writes, or nobody does.
+            let space = unsafe { buf.unfilled_mut() };
+            let room = space.len();
+            let read = guard.try_io(|fd| Ok(rustix::io::read(fd.as_fd(), &mut *space)?.0.len()));
             match retry(read) {
                 Some(Ok(count)) => {
                     // A short read has emptied the stream: what comes next rings again.
-                    if count < space.len() {
+                    if count < room {
                         guard.clear_ready();
                     }
+                    // SAFETY: the kernel has just written these bytes.
+                    unsafe { buf.assume_init(count) };
                     buf.advance(count);
                     return Poll::Ready(Ok(()));
                 }

@@ -24,6 +24,8 @@ const WINDOW: u64 = 256 * 1024;
 /// envd's sizes of a data event.
 const PIPE_CHUNK: usize = 32 * 1024;
 const PTY_CHUNK: usize = 16 * 1024;
+/// For those who speak our extensions.
+pub(crate) const LARGE_CHUNK: usize = 128 * 1024;
 
 /// What a list says about a command, apart from its state.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 /// Where output came from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -68,6 +68,8 @@ struct Entry {
     stream: Stream,
     offset: u64,
     bytes: Bytes,
+    /// Bytes of memory that `bytes` keeps alive.
+    whole: usize,
 }
 
 /// Chunks of all streams in the order they were read.
@@ -152,10 +154,12 @@ impl Log {
         match self.entries.back_mut() {
             Some(last) if last.stream == stream && last.bytes.len() + bytes.len() <= JOIN => {
                 last.bytes = [&last.bytes[..], &bytes[..]].concat().into();
+                last.whole = last.bytes.len();
             }
             _ => self.entries.push_back(Entry {
                 stream,
                 offset,
+                whole: bytes.len(),
                 bytes,
             }),
         }
@@ -166,13 +170,20 @@ impl Log {
     pub(crate) fn trim(&mut self, keep: Option<&Position>) {
         let most = (self.retain / BYTES_PER_ENTRY).max(1024);
         while self.held > self.retain || self.entries.len() > most {
-            let Some(front) = self.entries.front() else {
+            let too_many = self.entries.len() > most;
+            let Some(front) = self.entries.front_mut() else {
                 return;
             };
             let end = front.offset + front.bytes.len() as u64;
             if keep
                 .is_some_and(|keep| keep.entry <= self.first && keep.read.get(front.stream) < end)
             {
+                return;
+            }
+            let excess = self.held.saturating_sub(self.retain);
+            if !too_many && excess < front.bytes.len() {
+                front.shorten(excess);
+                self.held -= excess;
                 return;
             }
             self.held -= front.bytes.len();
@@ -250,6 +261,18 @@ impl Log {
     }
 }
 
+impl Entry {
+    /// Lets go of the first `count` bytes, and of their memory once it is more than is kept.
+    fn shorten(&mut self, count: usize) {
+        self.bytes.advance(count);
+        self.offset += count as u64;
+        if self.bytes.len() < self.whole / 2 {
+            self.bytes = Bytes::copy_from_slice(&self.bytes);
+            self.whole = self.bytes.len();
+        }
+    }
+}
+
 impl std::fmt::Debug for Log {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Log")
@@ -312,6 +335,21 @@ mod tests {
             (3 * JOIN as u64, 3 * JOIN as u64, 10)
         );
         assert_eq!(log.next(&mut position, 10).unwrap().skipped, 0);
+    }
+
+    #[test]
+    fn the_end_of_a_chunk_larger_than_the_retention_is_kept() {
+        let mut log = Log::new(JOIN);
+        let mut bytes = vec![b'a'; 4 * JOIN];
+        bytes.extend_from_slice(b"end");
+        log.push(Stream::Stdout, bytes.into(), None);
+        assert_eq!((log.held(), log.entries[0].whole), (JOIN, JOIN));
+        let oldest = log.oldest();
+        assert_eq!(oldest.get(Stream::Stdout), 3 * JOIN as u64 + 3);
+        let mut position = log.at(oldest).unwrap();
+        let chunk = log.next(&mut position, usize::MAX).unwrap();
+        assert_eq!(chunk.bytes.len(), JOIN);
+        assert!(chunk.bytes.ends_with(b"end"));
     }
 
     #[test]

@@ -30,7 +30,7 @@ mod subscription;
 mod table;
 mod tree;
 
-pub(crate) use command::{InputError, Process};
+pub(crate) use command::{InputError, LARGE_CHUNK, Process};
 pub(crate) use log::{Chunk, PerStream, Stream};
 pub(crate) use spawn::reset_dispositions;
 pub(crate) use subscription::{Event, Subscription};

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep_until};
 
-use super::command::Process;
+use super::command::{LARGE_CHUNK, Process};
 use super::{Exit, Stream, table};
 use crate::pool::Pool;
 
@@ -20,8 +20,11 @@ use crate::pool::Pool;
 /// process may hold back the end.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// What a pipe holds.
-const LARGE: usize = 64 * 1024;
+/// What is read at once of a stream that keeps its pipe full.
+const LARGE: usize = LARGE_CHUNK;
+/// What the pipe of such a stream holds, if the kernel allows it: all pipes of a user share an
+/// allowance, so the others keep what they have.
+const LARGE_PIPE: usize = 2 * LARGE;
 /// Large buffers kept for all commands together.
 const KEPT: usize = 4;
 const SMALL: usize = 4 * 1024;
@@ -34,6 +37,8 @@ pub(super) struct Source {
     pool: Arc<Pool>,
     /// Bytes that were in the pipe when the leader ended and are still to be read.
     owed: u64,
+    /// The pipe was made larger, or cannot be.
+    grown: bool,
 }
 
 /// The buffers of all commands.
@@ -57,6 +62,7 @@ impl Source {
             buffer: Vec::new(),
             pool,
             owed: 0,
+            grown: stream == Stream::Pty,
         }
     }
 
@@ -95,6 +101,10 @@ impl Source {
     fn take(&mut self, count: usize) -> Bytes {
         self.owed = self.owed.saturating_sub(count as u64);
         if count >= LARGE / 2 {
+            if !std::mem::replace(&mut self.grown, true) {
+                // Refused beyond the allowance; it works as it is, too.
+                let _ = rustix::pipe::fcntl_setpipe_size(&*self.fd, LARGE_PIPE);
+            }
             let full = std::mem::replace(&mut self.buffer, self.pool.take());
             return self.pool.lend(full);
         }
@@ -105,6 +115,7 @@ impl Source {
             // There is more: the next read takes all that the pipe holds.
             self.buffer = self.pool.take();
         }
+
         bytes
     }
 }

@@ -82,15 +82,21 @@ fn start(
     headers: &HeaderMap,
     message: wire::StartRequest,
 ) -> Result<Replies<wire::StartResponse>, Error> {
+    let extended = message.options.is_some();
     let options = message.options.clone().unwrap_or_default();
     let capped = capped(&options)?;
     let spec = spec(worker, headers, message, &options)?;
     let handle = worker.processes().start(spec)?;
+    let events = if extended {
+        handle.events.in_large_events()
+    } else {
+        handle.events
+    };
     let replies = Told {
         start: Some(handle.process.pid),
         events: match capped {
-            Some((head, tail)) => Events::Capped(Box::new(Capped::new(handle.events, head, tail))),
-            None => Events::All(handle.events),
+            Some((head, tail)) => Events::Capped(Box::new(Capped::new(events, head, tail))),
+            None => Events::All(events),
         },
         wrap: reply_to_start,
     };
@@ -191,7 +197,8 @@ fn connect(
         None => process.subscribe(),
         Some(cursor) => {
             let cursor = PerStream::new(cursor.stdout, cursor.stderr, cursor.pty);
-            process.subscribe_at(cursor).map_err(expired)?
+            let events = process.subscribe_at(cursor).map_err(expired)?;
+            events.in_large_events()
         }
     };
     let replies = Told {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::Exit;
-use super::command::Process;
+use super::command::{LARGE_CHUNK, Process};
 use super::log::{Chunk, Position};
 
 /// What a subscription yields; nothing follows `End` or `Expired`.
@@ -26,6 +26,8 @@ pub(crate) struct Subscription {
     /// Its place among the wakers.
     slot: usize,
     position: Position,
+    /// The most bytes of an event.
+    most: usize,
     first: bool,
     done: bool,
 }
@@ -34,12 +36,19 @@ impl Subscription {
     pub(super) fn new(process: Arc<Process>, position: Position, first: bool) -> Self {
         let slot = process.state().subscribe();
         Self {
+            most: process.chunk_bytes(),
             process,
             slot,
             position,
             first,
             done: false,
         }
+    }
+
+    /// For a reader that is known to take events larger than envd's.
+    pub(crate) fn in_large_events(mut self) -> Self {
+        self.most = LARGE_CHUNK;
+        self
     }
 
     /// The next event, or `None` after the last.
@@ -52,10 +61,7 @@ impl Subscription {
             self.done = true;
             return Poll::Ready(Some(Event::Expired));
         }
-        if let Some(chunk) = state
-            .log
-            .next(&mut self.position, self.process.chunk_bytes())
-        {
+        if let Some(chunk) = state.log.next(&mut self.position, self.most) {
             if self.first && state.first_read(self.position) {
                 self.process.room.notify_one();
             }

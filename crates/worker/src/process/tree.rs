@@ -12,7 +12,10 @@ use std::fs;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, kill_process_group, waitid,
+};
 
 use super::environment::COOKIE;
 
@@ -44,6 +47,15 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) fn kill(target: Target<'_>) -> usize {
     if !proc_is_ours() {
         return signal_group(target, Signal::KILL);
+    }
+    // Orphans come to the worker: without a child it has no descendants. Into the namespace of a
+    // first process, others may have been put.
+    let nobody = match target {
+        Target::Everything => !getpid().is_init() && is_childless(),
+        Target::Commands(leaders) => leaders.is_empty(),
+    };
+    if nobody {
+        return 0;
     }
     let since = Instant::now();
     let mut hit = HashSet::new();
@@ -206,11 +218,23 @@ fn scan() -> Vec<Stat> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
     };
+    // What is wanted comes long before the end of the line, which is read in one call.
+    let mut line = [0_u8; 1024];
     let pids = entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter_map(|pid: i32| parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?))
-        .collect()
+    pids.filter_map(|pid: i32| {
+        let mut file = fs::File::open(format!("/proc/{pid}/stat")).ok()?;
+        let count = file.read(&mut line).ok()?;
+        parse(pid, &line[..count])
+    })
+    .collect()
+}
+
+/// Whether the worker has no child, be it a dead one.
+fn is_childless() -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(waitid(WaitId::All, options), Err(Errno::CHILD))
 }
 
 /// `pid (comm) state ppid pgrp session …`; `comm` may hold anything, also parentheses.

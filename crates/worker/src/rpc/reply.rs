@@ -16,11 +16,12 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::{Error, Replies};
 use crate::http::{BodyError, Response};
 use crate::pool::Pool;
+use crate::process::LARGE_CHUNK;
 
 /// Replies that are ready at once share a frame up to this size.
 const BATCH: usize = 64 * 1024;
-/// Room for one more large reply beyond a batch.
-const BUFFER: usize = 2 * BATCH;
+/// Room for one more large reply beyond a batch, and for what it is wrapped in.
+const BUFFER: usize = BATCH + LARGE_CHUNK + 1024;
 /// Frames of one stream on their way at once whose buffers are used again.
 const KEPT: usize = 2;
 /// Smaller frames are worth no large buffer.

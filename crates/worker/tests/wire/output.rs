@@ -57,6 +57,27 @@ async fn much_output_arrives_whole_and_the_worker_stays_small() {
     assert!(grown <= 16 << 20, "the worker grew by {grown} bytes");
 }
 
+#[tokio::test]
+async fn events_are_as_large_as_envds_unless_the_reader_knows_better() {
+    const MUCH: usize = 8 << 20;
+    let worker = private(&[]).await;
+    for (extended, most) in [(false, 32 << 10), (true, 128 << 10)] {
+        let mut request = start("head", &["-c", &MUCH.to_string(), "/dev/zero"]);
+        request.options = extended.then(StartOptions::default);
+        let mut replies = worker.client.start(&request).await;
+        let (mut received, mut largest) = (0, 0);
+        while let Some(event) = replies.event().await {
+            if let Event::Data(data) = event {
+                let bytes = bytes_of(data.output).len();
+                received += bytes;
+                largest = largest.max(bytes);
+            }
+        }
+        assert_eq!(received, MUCH);
+        assert!(largest <= most, "{largest} bytes at once");
+    }
+}
+
 /// The largest resident size so far, in bytes.
 fn high_water(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
