@@ -121,12 +121,13 @@ async fn live(config: Config) -> io::Result<()> {
     worker.processes().kill_everything();
     if told {
         // The answer to a shutdown, and the ends of the commands just killed, are on their way.
+        worker.close();
         let farewell = sleep(FAREWELL);
         tokio::pin!(farewell);
         loop {
             tokio::select! {
                 _ = children.recv() => worker.processes().reap(),
-                Some(_) = doors.join_next() => break,
+                door = doors.join_next() => if door.is_none() { break },
                 () = &mut farewell => break,
             }
         }
@@ -161,14 +162,19 @@ async fn serve_private(worker: Arc<Worker>, mut stream: crate::io::FdStream) {
     let _ = end.await;
 }
 
-/// Never returns; only a private stream is a door that closes, and ends the worker.
+/// Returns when the worker closes and the last connection has ended; only a private stream is a
+/// door that closes earlier, and ends the worker.
 async fn serve_all(worker: Arc<Worker>, socket: AsyncFd<OwnedFd>, kind: Kind) {
     let mut connections = JoinSet::new();
     loop {
         if connections.len() >= MOST_CONNECTIONS {
             connections.join_next().await;
         }
-        match listener::accept(&socket, kind).await {
+        let accepted = tokio::select! {
+            accepted = listener::accept(&socket, kind) => accepted,
+            () = worker.closing() => break,
+        };
+        match accepted {
             Ok((stream, peer)) => {
                 connections.spawn(serve(Arc::clone(&worker), stream, peer));
             }
@@ -177,6 +183,8 @@ async fn serve_all(worker: Arc<Worker>, socket: AsyncFd<OwnedFd>, kind: Kind) {
         }
         while connections.try_join_next().is_some() {}
     }
+    drop(socket);
+    while connections.join_next().await.is_some() {}
 }
 
 /// Returns when the worker has been idle for as long as it may.

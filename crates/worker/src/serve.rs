@@ -1,8 +1,9 @@
 //! One connection: which wire it speaks, and serving it.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,14 +45,17 @@ enum Wire {
 /// # Cancel safety
 /// Dropping the future drops the connection and every call on it.
 pub(crate) async fn serve(worker: Arc<Worker>, mut io: FdStream, peer: Peer) {
-    let sniffed = sniff(&mut io);
-    let wire = if peer == Peer::Private {
-        sniffed.await
-    } else {
-        match tokio::time::timeout(PATIENCE, sniffed).await {
-            Ok(wire) => wire,
-            Err(_late) => return,
+    let patience = async {
+        if peer == Peer::Private {
+            pending().await
+        } else {
+            tokio::time::sleep(PATIENCE).await;
         }
+    };
+    let wire = tokio::select! {
+        wire = sniff(&mut io) => wire,
+        () = patience => return,
+        () = worker.closing() => return,
     };
     // How a connection ends is its peer's business; there is nobody to tell.
     match wire {
@@ -85,7 +89,12 @@ async fn serve_http2(worker: Arc<Worker>, io: FdStream, peer: Peer) -> hyper::Re
             .keep_alive_timeout(PATIENCE);
     }
     let answer = service_fn(|request| answer(Arc::clone(&worker), request, peer));
-    server.serve_connection(TokioIo::new(io), answer).await
+    let mut connection = pin!(server.serve_connection(TokioIo::new(io), answer));
+    tokio::select! {
+        ended = &mut connection => return ended,
+        () = worker.closing() => connection.as_mut().graceful_shutdown(),
+    }
+    connection.await
 }
 
 async fn serve_http1(worker: Arc<Worker>, io: FdStream, peer: Peer) -> hyper::Result<()> {
@@ -97,10 +106,15 @@ async fn serve_http1(worker: Arc<Worker>, io: FdStream, peer: Peer) -> hyper::Re
         server.header_read_timeout(PATIENCE);
     }
     let answer = service_fn(|request| answer(Arc::clone(&worker), request, peer));
-    server
+    let connection = server
         .serve_connection(TokioIo::new(io), answer)
-        .with_upgrades()
-        .await
+        .with_upgrades();
+    let mut connection = pin!(connection);
+    tokio::select! {
+        ended = &mut connection => return ended,
+        () = worker.closing() => connection.as_mut().graceful_shutdown(),
+    }
+    connection.await
 }
 
 async fn answer(

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::config::Config;
@@ -27,6 +27,7 @@ pub(crate) struct Worker {
     processor: Processor,
     activity: Arc<Activity>,
     shutdown: Notify,
+    closing: watch::Sender<bool>,
 }
 
 /// Requests in work, and when the last one ended.
@@ -59,6 +60,7 @@ impl Worker {
                 state: Mutex::new((0, Instant::now())),
             }),
             shutdown: Notify::new(),
+            closing: watch::Sender::new(false),
             config,
         })
     }
@@ -103,6 +105,17 @@ impl Worker {
     /// Ends the worker, soon.
     pub(crate) fn shut_down(&self) {
         self.shutdown.notify_one();
+    }
+
+    /// No more calls: connections end with the answers in work.
+    pub(crate) fn close(&self) {
+        self.closing.send_replace(true);
+    }
+
+    /// Returns when connections are to end.
+    pub(crate) async fn closing(&self) {
+        // The sender is this worker's own.
+        let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
     }
 
     /// Returns when the worker is to end.

@@ -220,3 +220,23 @@ async fn as_pid_1_the_worker_reaps_orphans_and_takes_all_with_it() {
     drop(worker.client);
     worker.running.wait().await;
 }
+
+#[tokio::test]
+async fn every_reader_is_told_of_the_end_before_the_worker_goes() {
+    let worker = private(&["--init"]).await;
+    let mut readers = Vec::new();
+    for _ in 0..20 {
+        let mut replies = worker.client.start(&shell(DAEMON)).await;
+        replies.until_started("ready").await;
+        readers.push(replies);
+    }
+    let pid = i32::try_from(worker.running.pid()).unwrap();
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    for replies in readers {
+        assert_eq!(replies.outcome().await.info().signal, libc::SIGKILL);
+    }
+    // The client holds its side of the stream open all the while.
+    assert!(worker.running.wait().await.success());
+    drop(worker.client);
+}
