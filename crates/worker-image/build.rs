@@ -10,12 +10,9 @@
 
 use std::env;
 use std::error::Error;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-
-use sha2::{Digest, Sha256};
 
 const OVERRIDE: &str = "NAMZU_WORKER_BIN";
 
@@ -48,11 +45,6 @@ fn run() -> Result<(), Box<dyn Error>> {
         }
         None => build(&out)?,
     };
-    let mut sha256 = String::new();
-    for byte in Sha256::digest(&bytes) {
-        write!(sha256, "{byte:02x}")?;
-    }
-    println!("cargo::rustc-env=NAMZU_WORKER_SHA256={sha256}");
     fs::write(out.join("worker"), bytes)?;
     Ok(())
 }

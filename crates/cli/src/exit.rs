@@ -47,14 +47,9 @@ pub const fn exit_code(code: ErrorCode) -> u8 {
 /// The exit code of a command that ended: its own, or 128 + the number of the signal.
 #[must_use]
 pub fn of_status(status: ExitStatus) -> u8 {
-    let code = match status {
-        ExitStatus::Code(code) => code,
-        ExitStatus::Signal(signal) => signal.saturating_add(128),
-        _ => i32::from(FIRST),
-    };
     // What the kernel keeps of an exit code. A worker that claims more is not believed: a
     // failure must never look like success.
-    u8::try_from(code).unwrap_or(u8::MAX)
+    u8::try_from(status.shell_code()).unwrap_or(u8::MAX)
 }
 
 /// The exit code after `signal` ended this program's own work.

@@ -82,7 +82,7 @@ impl Worker {
         let hello = async {
             let worker = Self(Arc::new(Shared {
                 conn: Conn::open(channel).await?,
-                lane,
+                lane: None,
                 request: connect,
                 command,
                 obituary,
@@ -94,10 +94,10 @@ impl Worker {
             let response = worker
                 .send(Phase::Connect, what, call, Payload::Empty)
                 .await?;
-            let _: ext::Info = worker.read_json(Phase::Connect, what, response).await?;
-            Ok(worker)
+            let info: ext::Info = worker.read_json(Phase::Connect, what, response).await?;
+            Ok((worker, info))
         };
-        let Self(shared) = tokio::time::timeout(connect, hello)
+        let (Self(shared), info) = tokio::time::timeout(connect, hello)
             .await
             .map_err(|_| late())?
             .map_err(|err: Error| {
@@ -110,6 +110,8 @@ impl Worker {
         let mut shared = Arc::into_inner(shared)
             .ok_or_else(|| Error::new(ErrorCode::Internal, "the new connection is shared"))?;
         shared.request = request;
+        // One that was started without its end of the lane would refuse every command.
+        shared.lane = lane.filter(|_| info.features.iter().any(|name| name == ext::LANE_FEATURE));
         Ok(Self(Arc::new(shared)))
     }
 

@@ -29,6 +29,8 @@ pub const SHUTDOWN: &str = "/ext/v1/shutdown";
 pub const TOKEN_HEADER: &str = "x-access-token";
 /// Header (and trailer) with the oldest positions that can still be replayed.
 pub const OLDEST_HEADER: &str = "namzu-oldest";
+/// Name of the fd lane among [`Info::features`].
+pub const LANE_FEATURE: &str = "lane";
 /// Header (and trailer) beside the refusal of a start whose lane is of no use.
 pub const LANE_HEADER: &str = "namzu-lane";
 /// What [`LANE_HEADER`] says when no such message came over the lane.

@@ -107,7 +107,7 @@ impl ExitStatus {
     pub const fn shell_code(self) -> i32 {
         match self {
             Self::Code(code) => code,
-            Self::Signal(signal) => 128 + signal,
+            Self::Signal(signal) => signal.saturating_add(128),
         }
     }
 }

@@ -6,12 +6,6 @@
 /// The worker: a static Linux executable. Empty where this crate is built for another system.
 pub static WORKER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/worker"));
 
-/// Version of the worker, which is that of this crate.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// SHA-256 of [`WORKER`], in lower-case hex.
-pub const SHA256: &str = env!("NAMZU_WORKER_SHA256");
-
 #[cfg(target_os = "linux")]
 mod memfd;
 #[cfg(target_os = "linux")]

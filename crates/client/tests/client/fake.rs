@@ -281,7 +281,7 @@ where
             respond,
         };
         if call.path == ext::INFO {
-            call.answer(200, "application/json", "{}");
+            call.answer(200, "application/json", r#"{"features":["lane"]}"#);
         } else {
             calls.spawn(script(call));
         }
