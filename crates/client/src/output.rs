@@ -173,7 +173,8 @@ impl fmt::Display for Partial {
 
 impl StdError for Partial {}
 
-/// What a command printed before `exec_timeout` or `cancelled`, if anything was kept.
+/// What a command printed before `exec_timeout`, `out_of_memory` or `cancelled`, if anything was
+/// kept. Where the sandbox itself ended, as in `lifetime_exceeded` or `sandbox_lost`, nothing is.
 ///
 /// Its `status` is how the command was ended, usually by signal 9.
 #[must_use]

@@ -53,6 +53,7 @@ pub use namzu_client as client;
 pub use namzu_client::{Sandbox, SandboxProvider};
 pub use namzu_core as core;
 pub use namzu_core::layout::{ResolvedMount, ValidLayout};
+pub use namzu_core::source::resolve;
 pub use namzu_core::{
     Backend, Chain, Error, ErrorCode, Finding, Phase, Receipt, Result, SerializedSandboxError,
     Verdict, serialize_sandbox_error,
@@ -69,6 +70,16 @@ pub use namzu_types::{
 pub use crate::doctor::doctor;
 pub use crate::load::load_config;
 pub use crate::registry::{BackendInfo, BackendRequest, BackendStatus, Factory, Registry};
+
+/// The examples of the documents are programs, too.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+
+    #[doc = include_str!("../../../docs/embed.md")]
+    struct Embed;
+}
 
 /// Makes the provider that `config` describes, from the backends of this build. Starts nothing.
 ///
