@@ -9,10 +9,12 @@ use namzu_types::{Access, Workspace};
 
 /// What the receipt says of it.
 const SUMMARY: &str = "deny list: mount, namespaces, modules, keyrings, bpf, io_uring, \
-                                  perf, TIOCSTI, foreign architectures, unusual sockets";
+                                  perf, TIOCSTI, foreign architectures, unusual sockets, \
+                                  leases, asynchronous I/O, other processes' limits and priorities";
 const SUMMARY_FOR_HOST: &str = "deny list: mount, namespaces, modules, keyrings, bpf, io_uring, \
-                                perf, TIOCSTI, foreign architectures, unusual sockets, making \
-                                set-user-ID and set-group-ID files";
+                                perf, TIOCSTI, foreign architectures, unusual sockets, \
+                                leases, asynchronous I/O, other processes' limits and \
+                                priorities, making set-user-ID and set-group-ID files";
 
 /// The program for each kind of sandbox.
 #[derive(Debug)]
@@ -67,8 +69,23 @@ const AUDIT_ARCH: u32 = 0xC000_00B7;
 #[cfg(target_arch = "x86_64")]
 const X32: u32 = 0x4000_0000;
 
+// Newer than the `libc` crate; the same numbers on all architectures.
+const SYS_STATMOUNT: c_long = 457;
+const SYS_LISTMOUNT: c_long = 458;
+const SYS_OPEN_TREE_ATTR: c_long = 467;
+
 /// Refused as if the kernel did not know them: libraries then fall back.
 const UNKNOWN: &[c_long] = &[
+    // Their contexts are counted for the whole machine, and used up by one sandbox.
+    libc::SYS_io_cancel,
+    libc::SYS_io_destroy,
+    libc::SYS_io_getevents,
+    libc::SYS_io_setup,
+    libc::SYS_io_submit,
+    // Acts on other processes.
+    libc::SYS_process_madvise,
+    SYS_LISTMOUNT,
+    SYS_STATMOUNT,
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -91,6 +108,7 @@ const REFUSED: &[c_long] = &[
     libc::SYS_fsopen,
     libc::SYS_fspick,
     libc::SYS_init_module,
+    libc::SYS_kcmp,
     libc::SYS_kexec_file_load,
     libc::SYS_kexec_load,
     libc::SYS_keyctl,
@@ -101,6 +119,7 @@ const REFUSED: &[c_long] = &[
     libc::SYS_nfsservctl,
     libc::SYS_open_by_handle_at,
     libc::SYS_open_tree,
+    SYS_OPEN_TREE_ATTR,
     libc::SYS_perf_event_open,
     libc::SYS_pivot_root,
     libc::SYS_quotactl,
@@ -152,6 +171,38 @@ const MAY_MAKE: &[(c_long, u32)] = &[
 /// `O_CREAT`, and what `O_TMPFILE` is beside `O_DIRECTORY`.
 const MAKES: u32 = (libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY)).cast_unsigned();
 
+/// What `fcntl` must not be asked: a lease on a file of the host, which needs no right to write it,
+/// stops whoever opens that file outside for as long as `fs.lease-break-time`, again and again.
+/// Absent from the `libc` crate: `F_SETDELEG`.
+const LEASES: &[u32] = &[
+    libc::F_SETLEASE.cast_unsigned(),
+    libc::F_NOTIFY.cast_unsigned(),
+    1040,
+];
+
+/// Calls that change a process, named by their first argument, which need only be of the same
+/// user: the worker is, and would keep no deadline any more. Zero is the caller.
+const CHANGE_ANY: &[c_long] = &[
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+    libc::SYS_sched_setattr,
+];
+/// The same with a kind of target before the target: how the caller alone, and its own process
+/// group, are named.
+const CHANGE_ANY_OF: &[(c_long, [u32; 2])] = &[
+    (libc::SYS_setpriority, [0, 1]),
+    (libc::SYS_ioprio_set, [1, 2]),
+];
+
+/// Of IPv4 and IPv6; the first stands for what is usual for the type of socket.
+const PROTOCOLS: [libc::c_int; 5] = [
+    0,
+    libc::IPPROTO_ICMP,
+    libc::IPPROTO_TCP,
+    libc::IPPROTO_UDP,
+    libc::IPPROTO_ICMPV6,
+];
+
 /// Every `CLONE_NEW*` that `unshare` takes.
 const NAMESPACES: u32 = 0x7E02_0080;
 /// The same for `clone`, where the lowest byte is a signal.
@@ -180,6 +231,10 @@ const ERRNO: u32 = 0x0005_0000;
 const UNKNOWN_CALL: u32 = ERRNO | libc::ENOSYS.cast_unsigned();
 const NOT_PERMITTED: u32 = ERRNO | libc::EPERM.cast_unsigned();
 const NO_SUCH_FAMILY: u32 = ERRNO | libc::EAFNOSUPPORT.cast_unsigned();
+const NO_SUCH_PROTOCOL: u32 = ERRNO | libc::EPROTONOSUPPORT.cast_unsigned();
+const NO_SUCH_COMMAND: u32 = ERRNO | libc::EINVAL.cast_unsigned();
+/// Nothing happens, and the caller is told that it did.
+const PRETEND: u32 = ERRNO;
 
 #[derive(Default)]
 struct Program(Vec<u8>);
@@ -224,6 +279,92 @@ impl Program {
             self.answer(NOT_PERMITTED);
             self.answer(ALLOW);
         }
+    }
+
+    /// Answers `action` if an argument is one of `values`.
+    fn deny_values(&mut self, call: c_long, argument: u32, values: &[u32], action: u32) {
+        let count = u8::try_from(values.len()).expect("a handful of values");
+        self.unless_equal_skip(number(call), count + 3);
+        self.load(arg(argument));
+        for (left, value) in (1..=count).rev().zip(values) {
+            self.push(JUMP_IF_EQUAL, left, 0, *value);
+        }
+        self.answer(ALLOW);
+        self.answer(action);
+    }
+
+    /// Refuses what one process may do to another of the same user, and so to the worker.
+    fn deny_meddling(&mut self) {
+        for call in CHANGE_ANY {
+            self.unless_equal_skip(number(*call), 4);
+            self.load(arg(0));
+            self.push(JUMP_IF_EQUAL, 1, 0, 0);
+            self.answer(NOT_PERMITTED);
+            self.answer(ALLOW);
+        }
+        for (call, own) in CHANGE_ANY_OF {
+            self.unless_equal_skip(number(*call), 7);
+            self.load(arg(0));
+            self.push(JUMP_IF_EQUAL, 1, 0, own[0]);
+            self.push(JUMP_IF_EQUAL, 0, 2, own[1]);
+            self.load(arg(1));
+            self.push(JUMP_IF_EQUAL, 1, 0, 0);
+            self.answer(NOT_PERMITTED);
+            self.answer(ALLOW);
+        }
+        // Threads are named by id when they are made; `SCHED_OTHER` takes nothing from anybody.
+        self.unless_equal_skip(number(libc::SYS_sched_setscheduler), 6);
+        self.load(arg(0));
+        self.push(JUMP_IF_EQUAL, 3, 0, 0);
+        self.load(arg(1));
+        self.push(JUMP_IF_EQUAL, 1, 0, libc::SCHED_OTHER.cast_unsigned());
+        self.answer(NOT_PERMITTED);
+        self.answer(ALLOW);
+
+        // A core limit other than the one set at the start has the host's crash handler run.
+        // Whatever is asked for, there is no core, so nothing is lost by the pretence.
+        // `RLIMIT_CORE`, whose type differs between libraries.
+        let core = 4;
+        self.deny_values(libc::SYS_setrlimit, 0, &[core], PRETEND);
+        self.unless_equal_skip(number(libc::SYS_prlimit64), 11);
+        self.load(arg(2));
+        self.push(JUMP_IF_EQUAL, 0, 2, 0);
+        self.load(arg(2) + 4);
+        self.push(JUMP_IF_EQUAL, 6, 0, 0); // only asks
+        self.load(arg(0));
+        self.push(JUMP_IF_EQUAL, 1, 0, 0);
+        self.answer(NOT_PERMITTED);
+        self.load(arg(1));
+        self.push(JUMP_IF_EQUAL, 0, 1, core);
+        self.answer(PRETEND);
+        self.answer(ALLOW);
+    }
+
+    /// Unix, IPv4 and IPv6 sockets of the usual protocols, and netlink only for what `ip` and
+    /// `getifaddrs` ask.
+    fn deny_sockets(&mut self) {
+        self.unless_equal_skip(number(libc::SYS_socket), 17);
+        self.load(arg(0));
+        self.push(JUMP_IF_EQUAL, 14, 0, libc::AF_UNIX.cast_unsigned());
+        self.push(JUMP_IF_EQUAL, 6, 0, libc::AF_INET.cast_unsigned());
+        self.push(JUMP_IF_EQUAL, 5, 0, libc::AF_INET6.cast_unsigned());
+        self.push(JUMP_IF_EQUAL, 1, 0, libc::AF_NETLINK.cast_unsigned());
+        self.answer(NO_SUCH_FAMILY);
+        self.load(arg(2));
+        self.push(JUMP_IF_EQUAL, 8, 0, libc::NETLINK_ROUTE.cast_unsigned());
+        self.answer(NO_SUCH_FAMILY);
+        self.load(arg(2));
+        for (over, protocol) in (1..=5).rev().zip(PROTOCOLS) {
+            self.push(JUMP_IF_EQUAL, over, 0, protocol.cast_unsigned());
+        }
+        self.answer(NO_SUCH_PROTOCOL);
+        self.answer(ALLOW);
+
+        self.unless_equal_skip(number(libc::SYS_socketpair), 4);
+        self.load(arg(0));
+        self.push(JUMP_IF_EQUAL, 1, 0, libc::AF_UNIX.cast_unsigned());
+        self.answer(NO_SUCH_FAMILY);
+        self.answer(ALLOW);
     }
 
     fn deny(&mut self, call: c_long, action: u32) {
@@ -283,17 +424,9 @@ fn program(refuse_set_id: bool) -> Vec<u8> {
     p.answer(ALLOW);
     p.answer(NOT_PERMITTED);
 
-    // Unix, IPv4 and IPv6 sockets, and netlink only for what `ip` and `getifaddrs` ask.
-    p.unless_equal_skip(number(libc::SYS_socket), 9);
-    p.load(arg(0));
-    p.push(JUMP_IF_EQUAL, 5, 0, libc::AF_UNIX.cast_unsigned());
-    p.push(JUMP_IF_EQUAL, 4, 0, libc::AF_INET.cast_unsigned());
-    p.push(JUMP_IF_EQUAL, 3, 0, libc::AF_INET6.cast_unsigned());
-    p.push(JUMP_IF_EQUAL, 0, 3, libc::AF_NETLINK.cast_unsigned());
-    p.load(arg(2));
-    p.push(JUMP_IF_EQUAL, 0, 1, libc::NETLINK_ROUTE.cast_unsigned());
-    p.answer(ALLOW);
-    p.answer(NO_SUCH_FAMILY);
+    p.deny_values(libc::SYS_fcntl, 1, LEASES, NO_SUCH_COMMAND);
+    p.deny_meddling();
+    p.deny_sockets();
 
     p.answer(ALLOW);
     p.0

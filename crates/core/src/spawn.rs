@@ -100,6 +100,10 @@ mod linux {
         pub cgroups: Vec<OwnedFd>,
         /// Start a session of its own: no controlling terminal, and no Ctrl-C from ours.
         pub session: bool,
+        /// The child, and all that it starts, never makes the host's crash handler run: the kernel
+        /// leaves it alone when the limit of a core dump is one byte. Where the host forbids cores
+        /// already, that limit stays.
+        pub no_crash_handler: bool,
         /// Try `unshare` with these flags; its error is the error of `spawn`.
         pub unshare: libc::c_int,
     }
@@ -149,6 +153,15 @@ mod linux {
             // which a child just forked does not.
             if self.session && unsafe { libc::setsid() } == -1 {
                 return Err(io::Error::last_os_error());
+            }
+            if self.no_crash_handler {
+                let one = libc::rlimit {
+                    rlim_cur: 1,
+                    rlim_max: 1,
+                };
+                // SAFETY: the limit outlives the call, which only reads it. It fails only where
+                // the limit is zero for good.
+                let _ = unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const one) };
             }
             // SAFETY: no memory is passed; only this child changes.
             if self.unshare != 0 && unsafe { libc::unshare(self.unshare) } != 0 {

@@ -142,6 +142,7 @@ impl ProcessBackend {
                 inherit: fds,
                 cgroups: group.map(Group::entrances).transpose()?.unwrap_or_default(),
                 session: true,
+                no_crash_handler: true,
                 ..Setup::default()
             },
         );
@@ -226,6 +227,7 @@ impl ProcessBackend {
             Setup {
                 inherit,
                 session: true,
+                no_crash_handler: true,
                 ..Setup::default()
             },
         );

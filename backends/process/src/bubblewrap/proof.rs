@@ -124,6 +124,7 @@ impl ProcessBackend {
             Setup {
                 inherit,
                 session: true,
+                no_crash_handler: true,
                 ..Setup::default()
             },
         );

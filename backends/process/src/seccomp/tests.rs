@@ -153,6 +153,74 @@ fn dangerous_calls_are_refused() {
 }
 
 #[test]
+fn a_process_may_change_itself_and_no_other() {
+    const POINTER: u64 = 0x7FFF_0000_1000;
+    const CORE: u64 = 4;
+    const NOFILE: u64 = 7;
+    let aligned = 0x5 << 32;
+    for pointer in [POINTER, aligned] {
+        let set = |pid, resource| call(libc::SYS_prlimit64, &[pid, resource, pointer]);
+        assert_eq!(set(0, NOFILE), ALLOW);
+        assert_eq!(set(1, NOFILE), NOT_PERMITTED);
+        assert_eq!(set(1, CORE), NOT_PERMITTED);
+        assert_eq!(set(0, CORE), PRETEND);
+        assert_eq!(set(0, 1 << 32 | CORE), PRETEND);
+    }
+    assert_eq!(call(libc::SYS_prlimit64, &[1, NOFILE, 0, 1]), ALLOW, "asks");
+    assert_eq!(call(libc::SYS_prlimit64, &[0, CORE, 0, 1]), ALLOW, "asks");
+    assert_eq!(call(libc::SYS_setrlimit, &[CORE]), PRETEND);
+    assert_eq!(call(libc::SYS_setrlimit, &[NOFILE]), ALLOW);
+    for nr in CHANGE_ANY {
+        assert_eq!(call(*nr, &[0, 1]), ALLOW, "{nr}");
+        assert_eq!(call(*nr, &[1, 0]), NOT_PERMITTED, "{nr}");
+    }
+    for (nr, own) in CHANGE_ANY_OF {
+        for kind in own.map(u64::from) {
+            assert_eq!(call(*nr, &[kind, 0, 9]), ALLOW, "{nr}");
+            assert_eq!(call(*nr, &[kind, 1]), NOT_PERMITTED, "{nr}");
+        }
+        // Everything of a user.
+        let user = u64::from(own[1]) + 1;
+        assert_eq!(call(*nr, &[user, 0]), NOT_PERMITTED, "{nr}");
+    }
+    let schedule = |pid, policy| call(libc::SYS_sched_setscheduler, &[pid, policy]);
+    assert_eq!(schedule(0, 5), ALLOW);
+    assert_eq!(schedule(7, 0), ALLOW, "pthread_create");
+    assert_eq!(schedule(1, 5), NOT_PERMITTED, "SCHED_IDLE");
+    assert_eq!(schedule(1, 0x4000_0000), NOT_PERMITTED, "reset on fork");
+    assert_eq!(call(libc::SYS_sched_setaffinity, &[7]), ALLOW, "OpenMP");
+}
+
+#[test]
+fn no_lease_is_taken() {
+    for command in [1024, 1026, 1040, 1 << 32 | 1024] {
+        assert_eq!(call(libc::SYS_fcntl, &[3, command]), NO_SUCH_COMMAND);
+    }
+    // F_DUPFD, F_SETFD, F_SETLK, F_GETLEASE, F_DUPFD_CLOEXEC, F_SETPIPE_SZ, F_ADD_SEALS
+    for command in [0, 2, 6, 1025, 1030, 1031, 1033] {
+        assert_eq!(call(libc::SYS_fcntl, &[1024, command]), ALLOW);
+    }
+}
+
+#[test]
+fn only_the_usual_protocols_are_spoken() {
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let family = u64::from(family.cast_unsigned());
+        let socket = |protocol| call(libc::SYS_socket, &[family, 1, protocol]);
+        for protocol in [0, 1, 6, 17, 58] {
+            assert_eq!(socket(protocol), ALLOW, "{protocol}");
+        }
+        for protocol in [2, 33, 132, 136, 255, 256, 262, 1 << 32 | 132] {
+            assert_eq!(socket(protocol), NO_SUCH_PROTOCOL, "{protocol}");
+        }
+    }
+    assert_eq!(call(libc::SYS_socketpair, &[1, 5, 0]), ALLOW);
+    for family in [2, 16, 30, 38, 40, 1 << 32 | 30] {
+        assert_eq!(call(libc::SYS_socketpair, &[family]), NO_SUCH_FAMILY);
+    }
+}
+
+#[test]
 fn the_upper_half_of_an_argument_hides_nothing() {
     let high = 1 << 32;
     assert_eq!(call(libc::SYS_ioctl, &[0, high | 0x5412]), NOT_PERMITTED);

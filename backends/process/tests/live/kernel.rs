@@ -37,6 +37,13 @@ async fn dangerous_system_calls_are_refused() {
         (165, "mount", 1),
         (428, "open_tree", 1),
         (308, "setns", 1),
+        (206, "io_setup", 38),
+        (209, "io_submit", 38),
+        (312, "kcmp", 1),
+        (440, "process_madvise", 38),
+        (457, "statmount", 38),
+        (458, "listmount", 38),
+        (467, "open_tree_attr", 1),
         (0x4000_0000 + 39, "getpid of x32", 38),
     ];
     #[cfg(target_arch = "aarch64")]
@@ -123,5 +130,87 @@ async fn only_processes_of_the_sandbox_are_seen() {
     sh(&sandbox, &format!("kill -0 {}", std::process::id()))
         .await
         .refused();
+    sandbox.destroy().await.unwrap();
+}
+
+/// Being of the same user is all that the kernel asks for. A worker that can open nothing more, or
+/// that gets no processor time, would keep no deadline.
+#[tokio::test]
+async fn nothing_inside_can_cripple_the_worker() {
+    let sandbox = sandbox(SandboxSpec::default()).await;
+    let attacks = "
+import ctypes, os, resource
+l = ctypes.CDLL(None, use_errno=True)
+def refused(what, call):
+    try:
+        call()
+    except PermissionError:
+        return
+    print(what, 'was let through')
+def raw(number, *args):
+    if l.syscall(number, *args) < 0:
+        raise OSError(ctypes.get_errno(), '')
+before = resource.prlimit(1, resource.RLIMIT_NOFILE)
+for pid in {1, *map(int, os.listdir('/proc/1/task'))}:
+    refused('prlimit', lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE, (0, 0)))
+    refused('scheduler', lambda: os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0)))
+    refused('batch', lambda: os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0)))
+    refused('nice', lambda: os.setpriority(os.PRIO_PROCESS, pid, 19))
+refused('nice of a user', lambda: os.setpriority(os.PRIO_USER, 0, 19))
+if os.uname().machine == 'x86_64':
+    refused('ioprio', lambda: raw(251, 1, 1, 3 << 13))
+    refused('attr', lambda: raw(314, 1, b'0' * 56, 0))
+if resource.prlimit(1, resource.RLIMIT_NOFILE) != before:
+    print('the limit of the worker changed')
+# What a process may do to itself.
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+os.sched_setaffinity(os.getpid(), os.sched_getaffinity(0))
+os.nice(1)
+";
+    assert_eq!(python(&sandbox, attacks).await.ok(), "");
+    let mut late = namzu_client::ExecRequest::new(["sleep", "60"]);
+    late.timeout = Some(std::time::Duration::from_millis(300));
+    let ended = sandbox.exec(late).await.unwrap_err();
+    assert_eq!(ended.code(), namzu_types::ErrorCode::ExecTimeout);
+    sandbox.destroy().await.unwrap();
+}
+
+/// A lease on what only can be read stops a program of the host that opens it to write.
+#[tokio::test]
+async fn no_lease_is_taken_on_a_file_of_the_host() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("file"), "x").unwrap();
+    let sandbox = sandbox(SandboxSpec {
+        workspace: namzu_types::Workspace::Host {
+            path: dir.path().to_owned(),
+            access: namzu_types::Access::ReadOnly,
+        },
+        ..SandboxSpec::default()
+    })
+    .await;
+    let lease = "
+import fcntl, os
+for command, value, path in [(1024, 0, 'file'), (1024, 1, 'file'), (1024, 1, '/bin/sh'), (1026, 0x3f, '.')]:
+    try:
+        fcntl.fcntl(os.open(path, os.O_RDONLY), command, value)
+        print('taken', command, path)
+    except OSError as err:
+        if err.errno != 22: print(err)";
+    assert_eq!(python(&sandbox, lease).await.ok(), "");
+    sandbox.destroy().await.unwrap();
+}
+
+/// A host's `core_pattern` may name a program, which then runs outside, as root, on what the
+/// sandbox chose. The one limit with which the kernel does not start it is 1.
+#[tokio::test]
+async fn no_crash_inside_starts_the_crash_handler_of_the_host() {
+    let sandbox = sandbox(SandboxSpec::default()).await;
+    let script = "
+import resource as r
+for new in [(0, 0), (0, 1), (-1, -1)]:
+    r.setrlimit(r.RLIMIT_CORE, new)
+print(r.getrlimit(r.RLIMIT_CORE), r.prlimit(1, r.RLIMIT_CORE))";
+    assert_eq!(python(&sandbox, script).await.ok(), "(1, 1) (1, 1)\n");
     sandbox.destroy().await.unwrap();
 }
