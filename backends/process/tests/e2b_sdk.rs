@@ -168,7 +168,8 @@ fn judge(interpreter: &Path, script: &Path, case: &str) -> Result<(), Failed> {
             return Ok(());
         }
         Err(format!(
-            "{}\n{}",
+            "{}\n{}\n{}",
+            output.status,
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
         )

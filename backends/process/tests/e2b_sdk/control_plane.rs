@@ -147,7 +147,8 @@ impl State {
             detach: true,
             ..SandboxSpec::default()
         };
-        let launched = self.backend.launch(&spec).await?;
+        let mut launched = self.backend.launch(&spec).await?;
+        launched.teardown.release();
         let Channel::Duplex(channel) = launched.channel else {
             panic!("a local backend gives a stream")
         };
