@@ -12,6 +12,7 @@ use std::thread;
 use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
+use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use tokio::sync::{mpsc, oneshot};
 
 /// Bytes read from standard input at a time.
@@ -19,6 +20,13 @@ const READ: usize = 64 << 10;
 
 /// Pieces of output that wait to be written: enough to keep both sides busy, 2 MiB at most.
 const DEPTH: usize = 8;
+
+/// Size of the pipe behind a stream that much is written to.
+const LARGE_PIPE: usize = 1 << 20;
+
+/// Bytes after which much is written: pipe buffers are rationed per user, and most commands print
+/// little.
+const MUCH: usize = 1 << 20;
 
 /// Reads standard input to its end.
 pub(crate) fn read_stdin() -> io::Result<mpsc::Receiver<Bytes>> {
@@ -159,16 +167,31 @@ impl Running {
             .name("output".to_owned())
             .spawn(move || {
                 let mut written = Ok(());
+                let mut until_much = MUCH;
                 while let Some(bytes) = rx.blocking_recv() {
                     written = write_all(fd, &bytes);
                     if written.is_err() {
                         break;
+                    }
+                    if until_much > 0 {
+                        until_much = until_much.saturating_sub(bytes.len());
+                        if until_much == 0 {
+                            enlarge(fd);
+                        }
                     }
                 }
                 // Nobody left to tell: the program is ending.
                 let _ = done.send(written);
             })?;
         Ok(Self { tx, end })
+    }
+}
+
+/// Gives a pipe more room: the two sides then wait less often for each other. Whoever reads it
+/// sees no difference. What is no pipe, or may not grow, stays as it is.
+fn enlarge(fd: BorrowedFd<'_>) {
+    if fcntl_getpipe_size(fd).is_ok_and(|size| size < LARGE_PIPE) {
+        let _ = fcntl_setpipe_size(fd, LARGE_PIPE);
     }
 }
 
