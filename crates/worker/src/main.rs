@@ -4,6 +4,7 @@ mod accounts;
 mod auth;
 mod config;
 mod control;
+mod door;
 mod faults;
 mod fd;
 mod files;

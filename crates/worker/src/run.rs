@@ -1,27 +1,23 @@
 //! A worker's life: prepare the process, listen, reap, end.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::DumpableBehavior;
-use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::config::Config;
-use crate::listener::{self, Kind, Listener, Peer};
+use crate::door::{self, Proof};
+use crate::listener::{self, Listener, Peer};
 use crate::serve::serve;
 use crate::worker::Worker;
 
 /// How long answers may take to leave after the end was decided.
 const FAREWELL: Duration = Duration::from_millis(100);
-
-/// Connections of one listener at a time; more wait in the kernel's backlog.
-const MOST_CONNECTIONS: usize = 1024;
 
 /// Runs a worker to its end.
 ///
@@ -90,7 +86,7 @@ async fn live(config: Config) -> io::Result<()> {
         match listener {
             Listener::Stream(stream) => doors.spawn(serve_private(Arc::clone(&worker), stream)),
             Listener::Socket(socket, kind) => {
-                doors.spawn(serve_all(Arc::clone(&worker), socket, kind))
+                doors.spawn(door::serve_all(Arc::clone(&worker), socket, kind))
             }
         };
     }
@@ -154,37 +150,13 @@ async fn received(signal: &mut Option<Signal>) {
     }
 }
 
-/// Returns when the stream has ended, be it in a tunnel that it became.
+/// Returns when the stream has ended, be it in a tunnel that it became. Only such a door closes
+/// while the worker runs, and ends it.
 async fn serve_private(worker: Arc<Worker>, mut stream: crate::io::FdStream) {
     let end = stream.end();
-    serve(worker, stream, Peer::Private).await;
+    serve(worker, stream, Peer::Private, Proof::default()).await;
     // Nothing is ever sent: an error is the end.
     let _ = end.await;
-}
-
-/// Returns when the worker closes and the last connection has ended; only a private stream is a
-/// door that closes earlier, and ends the worker.
-async fn serve_all(worker: Arc<Worker>, socket: AsyncFd<OwnedFd>, kind: Kind) {
-    let mut connections = JoinSet::new();
-    loop {
-        if connections.len() >= MOST_CONNECTIONS {
-            connections.join_next().await;
-        }
-        let accepted = tokio::select! {
-            accepted = listener::accept(&socket, kind) => accepted,
-            () = worker.closing() => break,
-        };
-        match accepted {
-            Ok((stream, peer)) => {
-                connections.spawn(serve(Arc::clone(&worker), stream, peer));
-            }
-            // Out of descriptors, most likely: those of others come back with time.
-            Err(_) => sleep(Duration::from_millis(50)).await,
-        }
-        while connections.try_join_next().is_some() {}
-    }
-    drop(socket);
-    while connections.join_next().await.is_some() {}
 }
 
 /// Returns when the worker has been idle for as long as it may.

@@ -14,6 +14,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use namzu_protocol::v1::FRAME_HEADER_LEN;
 use tokio::io::AsyncReadExt;
 
+use crate::door::Proof;
 use crate::io::FdStream;
 use crate::listener::Peer;
 use crate::router;
@@ -29,6 +30,14 @@ const FRAME: u32 = 128 * 1024;
 /// Bytes of answers that wait for the peer, each stream.
 const SEND_BUFFER: usize = 256 * 1024;
 const MOST_STREAMS: u32 = 4096;
+/// Bytes of a request's header fields.
+const HEADERS: u32 = 64 * 1024;
+/// Streams that a peer opened and reset before they were looked at; one more ends the connection.
+const MOST_RESET: usize = 128;
+/// Streams reset for the peer's faults; one more ends the connection.
+const MOST_FAULTS: usize = 256;
+/// What is read at once of an HTTP/1 connection, its header fields among it.
+const READ_BUFFER: usize = 128 * 1024;
 /// HTTP/2's preface starts so, no other wire does.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0";
 
@@ -44,10 +53,13 @@ enum Wire {
 ///
 /// # Cancel safety
 /// Dropping the future drops the connection and every call on it.
-pub(crate) async fn serve(worker: Arc<Worker>, mut io: FdStream, peer: Peer) {
+pub(crate) async fn serve(worker: Arc<Worker>, mut io: FdStream, peer: Peer, proof: Proof) {
+    if peer != Peer::Anybody {
+        proof.give();
+    }
     let patience = async {
         if peer == Peer::Private {
-            pending().await
+            pending::<()>().await;
         } else {
             tokio::time::sleep(PATIENCE).await;
         }
@@ -60,10 +72,10 @@ pub(crate) async fn serve(worker: Arc<Worker>, mut io: FdStream, peer: Peer) {
     // How a connection ends is its peer's business; there is nobody to tell.
     match wire {
         Ok(Some(Wire::Http2)) => {
-            let _ = serve_http2(worker, io, peer).await;
+            let _ = serve_http2(worker, io, peer, proof).await;
         }
         Ok(Some(Wire::Http1)) => {
-            let _ = serve_http1(worker, io, peer).await;
+            let _ = serve_http1(worker, io, peer, proof).await;
         }
         // Frames have no place for a token.
         Ok(Some(Wire::Frames)) if peer == Peer::Anybody => {}
@@ -72,7 +84,12 @@ pub(crate) async fn serve(worker: Arc<Worker>, mut io: FdStream, peer: Peer) {
     }
 }
 
-async fn serve_http2(worker: Arc<Worker>, io: FdStream, peer: Peer) -> hyper::Result<()> {
+async fn serve_http2(
+    worker: Arc<Worker>,
+    io: FdStream,
+    peer: Peer,
+    proof: Proof,
+) -> hyper::Result<()> {
     let mut server = http2::Builder::new(Tasks);
     server
         .timer(TokioTimer::new())
@@ -81,6 +98,9 @@ async fn serve_http2(worker: Arc<Worker>, io: FdStream, peer: Peer) -> hyper::Re
         .max_frame_size(FRAME)
         .max_send_buf_size(SEND_BUFFER)
         .max_concurrent_streams(MOST_STREAMS)
+        .max_header_list_size(HEADERS)
+        .max_pending_accept_reset_streams(MOST_RESET)
+        .max_local_error_reset_streams(MOST_FAULTS)
         .enable_connect_protocol();
     if peer != Peer::Private {
         // A dead peer must not hold back a command for ever.
@@ -88,7 +108,7 @@ async fn serve_http2(worker: Arc<Worker>, io: FdStream, peer: Peer) -> hyper::Re
             .keep_alive_interval(PATIENCE)
             .keep_alive_timeout(PATIENCE);
     }
-    let answer = service_fn(|request| answer(Arc::clone(&worker), request, peer));
+    let answer = service_fn(|request| answer(Arc::clone(&worker), request, peer, proof.clone()));
     let mut connection = pin!(server.serve_connection(TokioIo::new(io), answer));
     tokio::select! {
         ended = &mut connection => return ended,
@@ -97,15 +117,20 @@ async fn serve_http2(worker: Arc<Worker>, io: FdStream, peer: Peer) -> hyper::Re
     connection.await
 }
 
-async fn serve_http1(worker: Arc<Worker>, io: FdStream, peer: Peer) -> hyper::Result<()> {
+async fn serve_http1(
+    worker: Arc<Worker>,
+    io: FdStream,
+    peer: Peer,
+    proof: Proof,
+) -> hyper::Result<()> {
     let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new());
+    server.timer(TokioTimer::new()).max_buf_size(READ_BUFFER);
     if peer == Peer::Private {
         server.header_read_timeout(None);
     } else {
         server.header_read_timeout(PATIENCE);
     }
-    let answer = service_fn(|request| answer(Arc::clone(&worker), request, peer));
+    let answer = service_fn(|request| answer(Arc::clone(&worker), request, peer, proof.clone()));
     let connection = server
         .serve_connection(TokioIo::new(io), answer)
         .with_upgrades();
@@ -121,7 +146,14 @@ async fn answer(
     worker: Arc<Worker>,
     request: crate::http::Request,
     peer: Peer,
+    proof: Proof,
 ) -> Result<crate::http::Response, Infallible> {
+    if !proof.is_given()
+        && let Some(token) = &worker.config.token
+        && token.admits(request.headers())
+    {
+        proof.give();
+    }
     Ok(router::route(worker, request, peer == Peer::Private).await)
 }
 

@@ -36,6 +36,20 @@ pub(crate) struct Description {
     pub(crate) tag: Option<String>,
 }
 
+impl Description {
+    /// Bytes of memory, about.
+    pub(super) fn weight(&self) -> usize {
+        let variables = self.envs.iter().flat_map(|(name, value)| [name, value]);
+        let texts = self
+            .argv
+            .iter()
+            .chain(variables)
+            .chain(&self.cwd)
+            .chain(&self.tag);
+        texts.map(|text| size_of::<String>() + text.len()).sum()
+    }
+}
+
 /// A command, from its start until it is forgotten some time after its end.
 #[derive(Debug)]
 pub(crate) struct Process {

@@ -23,6 +23,8 @@ const KEEP: Duration = Duration::from_secs(60);
 const MOST_ENDED: usize = 4096;
 /// The output of all ended commands together; beyond it the oldest lose theirs.
 const ENDED_BYTES: usize = 4 << 20;
+/// Their arguments, variables and names together; beyond it the oldest are forgotten.
+const ENDED_DESCRIBED: usize = 4 << 20;
 
 /// By what a command is found.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -60,6 +62,8 @@ struct State {
     /// Those of `ended` that hold output, in the same order, and how much of it.
     holding: VecDeque<(Arc<Process>, usize)>,
     held: usize,
+    /// The size of what is known of `ended` otherwise.
+    described: usize,
     oom: oom::Watch,
 }
 
@@ -72,6 +76,7 @@ impl Table {
             ended: VecDeque::new(),
             holding: VecDeque::new(),
             held: 0,
+            described: 0,
             oom: oom::Watch::new(memory_events),
         };
         Self {
@@ -219,7 +224,8 @@ impl Shared {
         while state.held > ENDED_BYTES {
             state.empty_oldest();
         }
-        while state.ended.len() > MOST_ENDED {
+        state.described += process.description.weight();
+        while state.ended.len() > MOST_ENDED || state.described > ENDED_DESCRIBED {
             state.forget_oldest();
         }
         drop(state);
@@ -250,6 +256,7 @@ impl State {
         let Some(process) = self.ended.pop_front() else {
             return;
         };
+        self.described -= process.description.weight();
         if self
             .holding
             .front()

@@ -288,3 +288,52 @@ fn a_descriptor_that_is_not_open_is_refused() {
         assert_eq!(refused.status.code(), Some(1), "{arguments:?}");
     }
 }
+
+#[tokio::test]
+async fn strangers_do_not_keep_out_who_has_the_token() {
+    const STRANGERS: usize = 1100;
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let raised = rustix::process::Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, raised).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let _worker = reachable(&["--listen", &format!("unix:{}", path.display())], &[]);
+    let known = Client::new(UnixStream::connect(&path).await.unwrap()).await;
+    let known = known.with_header("x-access-token", "secret");
+    assert_eq!(known.sh("echo here").await.text(), "here");
+    // A connect that blocks while the backlog is full.
+    let connect = move |count| {
+        let path = path.clone();
+        let connected = move || -> Vec<_> {
+            let connections = std::iter::repeat_with(|| StdUnixStream::connect(&path).unwrap());
+            connections.take(count).collect()
+        };
+        tokio::task::spawn_blocking(connected)
+    };
+    let strangers = connect(STRANGERS).await.unwrap();
+    let late = connect(1).await.unwrap().remove(0);
+    late.set_nonblocking(true).unwrap();
+    let late = Client::new(UnixStream::from_std(late).unwrap()).await;
+    let late = late.with_header("x-access-token", "secret");
+    assert_eq!(late.sh("echo here too").await.text(), "here too");
+    assert_eq!(known.sh("echo still here").await.text(), "still here");
+    drop(strangers);
+}
+
+#[tokio::test]
+async fn headers_have_an_end() {
+    let worker = private(&[]).await;
+    let client = worker.client.with_header("x-much", "x".repeat(100 * 1024));
+    let request = client.request(
+        Method::GET,
+        "/health",
+        "text/plain",
+        crate::support::full(""),
+    );
+    let answer = client.send(request).await;
+    assert_eq!(answer.status(), StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+    assert_eq!(worker.client.sh("echo on").await.text(), "on");
+}

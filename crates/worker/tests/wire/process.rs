@@ -325,3 +325,33 @@ async fn a_client_that_leaves_kills_the_command_if_it_said_so() {
     drop(replies);
     eventually(|| !alive(pid) && !alive(child)).await;
 }
+
+#[tokio::test]
+async fn large_descriptions_of_ended_commands_are_bounded() {
+    let worker = private(&[]).await;
+    let mut request = start("true", &[]);
+    request.process.as_mut().unwrap().args = vec!["x".repeat(100_000); 10];
+    for _ in 0..12 {
+        assert_eq!(worker.client.run(&request).await.code(), 0);
+    }
+    let list: ListResponse = worker
+        .client
+        .unary(wire::LIST, &ListRequest { ended: true })
+        .await
+        .unwrap();
+    assert!(
+        (1..=4).contains(&list.processes.len()),
+        "{}",
+        list.processes.len()
+    );
+}
+
+#[tokio::test]
+async fn a_storm_of_orphans_is_reaped() {
+    let worker = private(&["--init"]).await;
+    let line = "i=0; while [ $i -lt 3000 ]; do (true &); i=$((i+1)); done; echo done";
+    assert_eq!(worker.client.sh(line).await.text(), "done");
+    let pid = worker.running.pid();
+    let children = format!("/proc/{pid}/task/{pid}/children");
+    eventually(|| std::fs::read_to_string(&children).unwrap().is_empty()).await;
+}
