@@ -177,6 +177,10 @@ async fn the_lifetime_ends_the_worker() {
     let worker = private(&["--lifetime-ms", "300"]).await;
     let mut replies = worker.client.start(&shell("sleep 1000")).await;
     let pid = replies.pid().await;
+    assert!(
+        replies.breaks_off().await,
+        "a killed command would hide why"
+    );
     assert!(worker.running.wait().await.success());
     assert!(!alive(pid));
 }

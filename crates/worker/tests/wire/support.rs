@@ -363,6 +363,26 @@ impl<O: Carries> Replies<O> {
         }
     }
 
+    /// Whether the stream breaks off without a word of an end.
+    pub(crate) async fn breaks_off(mut self) -> bool {
+        loop {
+            match self.decoder.decode(&mut self.chunk).unwrap() {
+                Some(Frame::Message(message)) => {
+                    let message: O = self.codec.decode(message).unwrap();
+                    if matches!(message.event(), Event::End(_)) {
+                        return false;
+                    }
+                }
+                Some(Frame::End(_)) => return false,
+                None => match self.body.frame().await {
+                    Some(Ok(frame)) => self.chunk = frame.into_data().unwrap(),
+                    Some(Err(_)) => return true,
+                    None => return false,
+                },
+            }
+        }
+    }
+
     /// Everything up to the end of the stream. A start event may have been taken already.
     pub(crate) async fn outcome(mut self) -> Outcome {
         let mut outcome = Outcome::default();
