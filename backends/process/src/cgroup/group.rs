@@ -279,3 +279,38 @@ impl Hierarchy {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_half_made_cgroup_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        // No cgroup: a directory can be made in it, and no limit be set.
+        let hierarchy = Hierarchy::V1 {
+            memory: Some(dir.path().join("memory")),
+            pids: Some(dir.path().join("pids")),
+            cpu: None,
+        };
+        for controller in ["memory", "pids"] {
+            fs::create_dir(dir.path().join(controller)).unwrap();
+        }
+        let limits = Limits {
+            memory: Some(64 << 20),
+            processes: Some(10),
+            ..Limits::default()
+        };
+        let janitor = Janitor::new(namzu_worker_image::memfd().unwrap());
+        let id = "half-made".parse().unwrap();
+        Group::make(&hierarchy, &limits, &id, false, &janitor).unwrap_err();
+        // By the janitor, which tells nobody.
+        for _ in 0..1000 {
+            if fs::read_dir(dir.path().join("memory")).unwrap().count() == 0 {
+                return;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        panic!("it is still there");
+    }
+}

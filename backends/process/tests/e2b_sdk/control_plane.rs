@@ -18,8 +18,9 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use namzu_core::{Backend, Channel, types::SandboxId, types::SandboxSpec};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, split};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::RwLock;
 use tokio::task::JoinSet;
 
 /// What envd says of itself; features are switched by it in the SDKs.
@@ -36,6 +37,8 @@ struct State {
     backend: Arc<dyn Backend>,
     /// The newest sandbox: one script makes one.
     sandbox: Mutex<Option<(SandboxId, String)>>,
+    /// Every open line to it reads this.
+    lines: RwLock<()>,
 }
 
 impl ControlPlane {
@@ -43,6 +46,7 @@ impl ControlPlane {
         let state = Arc::new(State {
             backend,
             sandbox: Mutex::new(None),
+            lines: RwLock::new(()),
         });
         let api = TcpListener::bind("127.0.0.1:0").await?;
         let data = TcpListener::bind("127.0.0.1:0").await?;
@@ -170,6 +174,8 @@ impl State {
             return Ok(false);
         };
         self.backend.destroy(&id).await?;
+        // An SDK keeps connections, and its next call must not meet one that is about to close.
+        drop(self.lines.write().await);
         Ok(true)
     }
 }
@@ -201,10 +207,21 @@ async fn pump(mut stream: TcpStream, state: &State) -> std::io::Result<()> {
         .map(|(id, _)| id.clone());
     if let Some(id) = id
         && let Ok(launched) = state.backend.attach(&id).await
-        && let Channel::Duplex(mut channel) = launched.channel
+        && let Channel::Duplex(channel) = launched.channel
     {
-        copy_bidirectional(&mut stream, &mut channel.io).await?;
-        return Ok(());
+        let _line = state.lines.read().await;
+        let (mut from_sdk, mut to_sdk) = stream.into_split();
+        let (mut from_worker, mut to_worker) = split(channel.io);
+        let forward = async {
+            let _ = copy(&mut from_sdk, &mut to_worker).await;
+            let _ = to_worker.shutdown().await;
+            std::future::pending().await
+        };
+        // It ends with what the worker says.
+        return tokio::select! {
+            done = copy(&mut from_worker, &mut to_sdk) => done.map(drop),
+            never = forward => never,
+        };
     }
     let body = json!({"sandboxId": "gone", "message": "The sandbox was not found", "code": 502})
         .to_string();
