@@ -72,6 +72,8 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
+/// The process backend ends its groups in its own, asynchronous way while its host lives; this is what
+/// is left to do when it does not, and a program that depends on no backend does it.
 fn remove_cgroup(path: &Path) -> io::Result<()> {
     let mut result = Ok(());
     for _ in 0..ATTEMPTS {
