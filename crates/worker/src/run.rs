@@ -91,8 +91,11 @@ async fn live(config: Config) -> io::Result<()> {
         };
     }
     if let Some(ready) = ready {
-        // Whoever waits for it may have gone.
-        let _ = rustix::io::write(&ready, b"\n");
+        // Whoever started it and has gone told nobody of it: it would live on, known to none.
+        match rustix::io::write(&ready, b"\n") {
+            Err(rustix::io::Errno::PIPE) => return Ok(()),
+            _ => {}
+        }
     }
 
     let end = worker

@@ -215,3 +215,17 @@ async fn the_number_of_watchers_is_bounded() {
     };
     assert_eq!(refused.json()["code"], "resource_exhausted");
 }
+
+#[tokio::test]
+async fn a_name_is_told_as_it_is_whatever_it_holds() {
+    let worker = Worker::open().await;
+    let dir = worker.home().join("dir");
+    std::fs::create_dir(&dir).unwrap();
+    let mut stream = watch(&worker, "dir", json!({})).await;
+    let name = "a\nb\r\"\\\u{1b}[2J\u{2028}";
+    std::fs::create_dir(dir.join(name)).unwrap();
+    assert_eq!(stream.change().await, pair(name, "CREATE"));
+    let longest = "n".repeat(255);
+    std::fs::create_dir(dir.join(&longest)).unwrap();
+    assert_eq!(stream.change().await, pair(&longest, "CREATE"));
+}

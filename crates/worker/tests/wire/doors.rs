@@ -337,3 +337,42 @@ async fn headers_have_an_end() {
     assert_eq!(answer.status(), StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
     assert_eq!(worker.client.sh("echo on").await.text(), "on");
 }
+
+#[test]
+fn a_peer_that_opens_and_resets_without_end_is_cut_off() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let _worker = reachable(&["--listen", &format!("unix:{}", path.display())], &[]);
+    let mut peer = StdUnixStream::connect(&path).unwrap();
+    peer.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
+        .unwrap();
+    // The worker says why and closes; until then it takes what is sent.
+    let mut stream = 1_u32;
+    let cut = loop {
+        let mut frames = Vec::new();
+        for _ in 0..100 {
+            let number = stream.to_be_bytes();
+            // GET http://x/ in header codes, then the reset.
+            frames.extend_from_slice(b"\0\0\x06\x01\x05");
+            frames.extend_from_slice(&number);
+            frames.extend_from_slice(b"\x82\x84\x86\x41\x01x\0\0\x04\x03\0");
+            frames.extend_from_slice(&number);
+            frames.extend_from_slice(b"\0\0\0\x08");
+            stream += 2;
+        }
+        if peer.write_all(&frames).is_err() {
+            break true;
+        }
+        if stream > 2_000_000 {
+            break false;
+        }
+    };
+    assert!(cut, "a million streams were opened and reset");
+    let mut healthy = StdUnixStream::connect(&path).unwrap();
+    healthy
+        .write_all(b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    healthy.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
+}
