@@ -92,9 +92,8 @@ async fn live(config: Config) -> io::Result<()> {
     }
     if let Some(ready) = ready {
         // Whoever started it and has gone told nobody of it: it would live on, known to none.
-        match rustix::io::write(&ready, b"\n") {
-            Err(rustix::io::Errno::PIPE) => return Ok(()),
-            _ => {}
+        if rustix::io::write(&ready, b"\n") == Err(rustix::io::Errno::PIPE) {
+            return Ok(());
         }
     }
 

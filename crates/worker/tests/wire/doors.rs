@@ -32,6 +32,22 @@ fn reachable(arguments: &[&str], environment: &[(&str, &str)]) -> Running {
     running
 }
 
+#[tokio::test]
+async fn a_worker_whose_maker_is_gone_before_it_is_ready_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ready, inside) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+    drop(ready);
+    let number = std::os::fd::AsRawFd::as_raw_fd(&inside).to_string();
+    let socket = format!("unix:{}", dir.path().join("socket").display());
+    let mut command = worker();
+    command
+        .env("NAMZU_SANDBOX_TOKEN", "secret")
+        .args(["--listen", &socket, "--ready", &number]);
+    let ended = start_with(&mut command, &[&inside]).wait();
+    let status = tokio::time::timeout(std::time::Duration::from_secs(60), ended).await;
+    assert!(status.expect("it ends").success());
+}
+
 fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()

@@ -108,7 +108,12 @@ impl Entry {
                 self.record.made = true;
                 self.record.write(&self.path)
             })
-            .map_err(|source| self.failed(source))
+            .map_err(|source| self.failed(source))?;
+        // Should we be killed now, it can be found by this, and be taken down.
+        if let Some(care) = self.care.take() {
+            care.release();
+        }
+        Ok(())
     }
 
     pub(crate) async fn connect(&self) -> Result<DuplexChannel, Error> {
@@ -125,11 +130,8 @@ impl Entry {
     }
 
     /// Lets it outlive this process.
-    pub(crate) fn release(&mut self) {
+    pub(crate) const fn release(&mut self) {
         self.goes_with_us = false;
-        if let Some(care) = self.care.take() {
-            care.release();
-        }
     }
 
     pub(crate) fn remove(mut self) -> io::Result<()> {
@@ -138,7 +140,7 @@ impl Entry {
     }
 
     /// Has dropping it remove it after all.
-    pub(crate) fn reclaim(&mut self) {
+    pub(crate) const fn reclaim(&mut self) {
         self.goes_with_us = true;
     }
 
@@ -158,7 +160,7 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         if self.goes_with_us {
-            // What cannot be removed is in the janitor's care.
+            // What cannot be removed is the next sweep's.
             let _ = self.clear();
         }
     }
