@@ -115,7 +115,8 @@ impl SandboxProvider {
         self.backend.capabilities()
     }
 
-    /// Says what a sandbox made from `spec` would get. Starts nothing.
+    /// Says what a sandbox made from `spec` would get. Leaves nothing running: at most it tries out
+    /// once whether this host can hold one at all.
     ///
     /// # Errors
     ///
