@@ -67,7 +67,7 @@ impl ProcessBackend {
                 return Err(Error::NotWritten(other.as_str()));
             }
         }
-        let bwrap = find().ok_or_else(probe::missing_bwrap)?;
+        let bwrap = find()?;
         if let Some(obstacle) = probe::obstacle() {
             return Err(obstacle);
         }
@@ -209,7 +209,7 @@ fn wall_clock(limits: &Limits, detach: bool) -> ControlReport {
     }
     let mechanism = match (lifetime, detach) {
         (Some(_), false) => "timers of the host and of PID 1",
-        _ => "timer of PID 1, which nothing inside can signal",
+        _ => "timer of PID 1, which nothing inside can put off",
     };
     ControlReport::new(Strength::Enforced, mechanism, parts.join(", "))
 }

@@ -42,8 +42,9 @@ fn problem(subject: &str, err: &Error) -> Finding {
 async fn bwrap() -> Finding {
     const SUBJECT: &str = "bubblewrap";
     let during = namzu_core::Phase::Plan;
-    let Some(path) = find() else {
-        return problem(SUBJECT, &probe::missing_bwrap().during(during));
+    let path = match find() {
+        Ok(path) => path,
+        Err(err) => return problem(SUBJECT, &err.during(during)),
     };
     let found = match Bwrap::ask(&path).await {
         Ok(found) => found,

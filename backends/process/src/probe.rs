@@ -1,10 +1,12 @@
 //! Why this host cannot build a sandbox, by what the kernel answers and how it is set up.
 
 use std::fs;
+use std::path::Path;
 
 use namzu_core::spawn::{Setup, command, prepare};
 use rustix::process::geteuid;
 
+use crate::bubblewrap::locate::CHOICE;
 use crate::error::Error;
 
 /// Letting `bwrap`, and only it, make user namespaces. Ubuntu 24.04 and newer refuse them to
@@ -18,10 +20,22 @@ const MAXIMUM: &str = "/proc/sys/user/max_user_namespaces";
 
 pub(crate) fn missing_bwrap() -> Error {
     Error::Host {
-        what: "there is no `bwrap`".to_owned(),
-        fix: "install bubblewrap: `apt install bubblewrap`, `dnf install bubblewrap`, \
-              `pacman -S bubblewrap` or `apk add bubblewrap`"
-            .to_owned(),
+        what: "there is no `bwrap` in the directories of the system".to_owned(),
+        fix: format!(
+            "install bubblewrap: `apt install bubblewrap`, `dnf install bubblewrap`, \
+             `pacman -S bubblewrap` or `apk add bubblewrap`; or name one in {CHOICE}, since PATH \
+             is not searched: a sandbox may write where it leads"
+        ),
+    }
+}
+
+pub(crate) fn no_such_bwrap(path: &Path) -> Error {
+    Error::Host {
+        what: format!(
+            "{CHOICE} is no absolute path of a program: `{}`",
+            path.display()
+        ),
+        fix: format!("correct {CHOICE}, or unset it to use the system's `bwrap`"),
     }
 }
 

@@ -9,6 +9,7 @@ use namzu_core::spawn::command;
 use rustix::fs::{Access, access};
 
 use crate::error::Error;
+use crate::probe;
 
 /// Options without which the view cannot be built: those of bubblewrap 0.6.
 const NEEDED: [&str; 4] = ["--as-pid-1", "--info-fd", "--perms", "--unshare-cgroup-try"];
@@ -28,16 +29,46 @@ pub(crate) struct Bwrap {
     pub(crate) bind_fd: bool,
 }
 
-/// The first `bwrap` in `PATH`, or in the usual places where that lacks them.
+/// Where systems keep their programs. None of them can become a workspace, so no sandbox can have
+/// planted anything there.
+const PLACES: [&str; 7] = [
+    "/usr/bin",
+    "/usr/local/bin",
+    "/bin",
+    "/usr/sbin",
+    "/run/current-system/sw/bin",
+    "/run/current-system/profile/bin",
+    "/nix/var/nix/profiles/default/bin",
+];
+
+/// Names another one.
+pub(crate) const CHOICE: &str = "NAMZU_SANDBOX_BWRAP";
+
+/// The one that [`CHOICE`] names, or the first in [`PLACES`].
 ///
-/// A relative entry is passed over: what a project directory calls `bwrap` builds no wall.
-pub(crate) fn find() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain(["/usr/bin", "/usr/local/bin", "/bin"].map(PathBuf::from))
-        .filter(|dir| dir.is_absolute())
-        .map(|dir| dir.join("bwrap"))
-        .find(|file| file.is_file() && access(file, Access::EXEC_OK).is_ok())
+/// `PATH` is not searched: it may lead through a directory of the caller's project, such as an
+/// active virtual environment, in which a sandbox that was handed the project can plant a program.
+/// This one is started outside. Nor does it help to ask who owns it, as what is made in a sandbox
+/// of root is root's.
+///
+/// # Errors
+///
+/// There is none.
+pub(crate) fn find() -> Result<PathBuf, Error> {
+    find_by(std::env::var_os(CHOICE).map(PathBuf::from), &PLACES)
+}
+
+fn find_by(choice: Option<PathBuf>, places: &[&str]) -> Result<PathBuf, Error> {
+    let usable = |file: &PathBuf| file.is_file() && access(file, Access::EXEC_OK).is_ok();
+    match choice {
+        Some(file) if file.is_absolute() && usable(&file) => Ok(file),
+        Some(file) => Err(probe::no_such_bwrap(&file)),
+        None => places
+            .iter()
+            .map(|dir| Path::new(dir).join("bwrap"))
+            .find(usable)
+            .ok_or_else(probe::missing_bwrap),
+    }
 }
 
 impl Bwrap {
@@ -100,9 +131,7 @@ mod tests {
 
     #[test]
     fn the_file_says_what_the_program_says() {
-        let Some(path) = find() else {
-            panic!("this test needs a bwrap: install bubblewrap");
-        };
+        let path = find().expect("this test needs a bwrap: install bubblewrap");
         let help = Stdio::piped();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -113,6 +142,25 @@ mod tests {
             .unwrap();
         let said = Bwrap::from_help(&path, &said.stdout).unwrap();
         assert_eq!(Bwrap::read(&path), Some(said));
+    }
+
+    #[test]
+    fn a_program_is_taken_from_the_system_or_by_name_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let planted = dir.path().join("bwrap");
+        let place = dir.path().to_str().unwrap();
+        assert!(find_by(None, &[place]).is_err());
+        std::fs::write(&planted, "#!/bin/sh\n").unwrap();
+        assert!(find_by(None, &[place]).is_err(), "it cannot be executed");
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&planted, executable).unwrap();
+        assert_eq!(find_by(None, &["/nonexistent", place]).unwrap(), planted);
+        assert_eq!(find_by(Some(planted.clone()), &[]).unwrap(), planted);
+        for choice in ["bwrap", "./bwrap", "", "/nonexistent", "/"] {
+            let refused = find_by(Some(choice.into()), &[place]).unwrap_err();
+            let refused = refused.during(namzu_core::Phase::Configure);
+            assert!(refused.to_string().contains(CHOICE), "{refused}");
+        }
     }
 
     #[test]
