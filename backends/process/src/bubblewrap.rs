@@ -9,4 +9,5 @@ pub(crate) mod proof;
 pub(crate) mod running;
 pub(crate) mod toolchain;
 pub(crate) mod view;
+pub(crate) mod walk;
 pub(crate) mod workspace;

@@ -25,6 +25,19 @@ pub(crate) enum Error {
         #[source]
         source: Option<io::Error>,
     },
+    #[error(
+        "cannot use {path} as workspace: {link} is a symlink that a sandbox may have planted",
+        path = path.display(),
+        link = link.display()
+    )]
+    WorkspaceLink {
+        path: PathBuf,
+        link: PathBuf,
+        /// Where it leads.
+        real: Option<PathBuf>,
+    },
+    #[error("the workspace was exchanged for another directory while it was mounted")]
+    Exchanged,
     #[error("egress `{0}` is not held by this tier yet")]
     Egress(&'static str),
     #[error("a disk limit does not hold {path}, which is the host's and writable", path = .0.display())]
@@ -70,7 +83,7 @@ impl Error {
         match self {
             Self::NotWritten(_) => ErrorCode::BackendNotAvailable,
             Self::Host { .. } | Self::OldBwrap(_) => ErrorCode::HostUnsupported,
-            Self::Workspace { .. } => ErrorCode::ConfigInvalid,
+            Self::Workspace { .. } | Self::WorkspaceLink { .. } => ErrorCode::ConfigInvalid,
             Self::TooSmall(_) => ErrorCode::InvalidArgument,
             Self::Egress(_) | Self::Limit(_) | Self::DiskOfHost(_) | Self::Foreign(_) => {
                 ErrorCode::Unsupported
@@ -87,6 +100,7 @@ impl Error {
             | Self::NotBuilt { .. }
             | Self::Rlimit(_)
             | Self::State { .. }
+            | Self::Exchanged
             | Self::Destroy(_) => ErrorCode::BackendFailed,
         }
     }
@@ -98,6 +112,16 @@ impl Error {
             Self::OldBwrap(_) => "install bubblewrap 0.6 or newer".to_owned(),
             Self::Workspace { .. } => {
                 "name an existing directory that holds one project".to_owned()
+            }
+            Self::WorkspaceLink { real, .. } => match real {
+                Some(real) => format!(
+                    "if that is what you mean, give the real path: {}",
+                    real.display()
+                ),
+                None => "give the real path".to_owned(),
+            },
+            Self::State { .. } => {
+                "set XDG_RUNTIME_DIR to a directory that belongs to you alone".to_owned()
             }
             Self::Egress(_) => {
                 "choose `deny-all`, or `allow-all` for the host's network".to_owned()

@@ -218,7 +218,7 @@ pub(crate) fn disk_report(limits: &Limits, workspace: &Workspace, sized: bool) -
         shm,
     } = sizes;
     let scratch = format!(
-        "/tmp {}, /home/user {}, /dev/shm {}",
+        "/tmp {}, /home/user {}, /dev/shm {}; the number of files is held by a memory limit alone",
         human(tmp),
         human(home),
         human(shm)

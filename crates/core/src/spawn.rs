@@ -84,8 +84,10 @@ mod linux {
                   safe interface"
     )]
 
+    use std::ffi::{CStr, CString};
     use std::io;
     use std::os::fd::{AsRawFd as _, OwnedFd};
+    use std::ptr::null;
 
     use tokio::process::Command;
 
@@ -104,6 +106,10 @@ mod linux {
         /// leaves it alone when the limit of a core dump is one byte. Where the host forbids cores
         /// already, that limit stays.
         pub no_crash_handler: bool,
+        /// What lies at these paths can be read and written by the child as before, devices too, but
+        /// its modes, owners and times cannot be changed. In a mount namespace of the child; where
+        /// the caller may make none, nothing happens.
+        pub frozen: Vec<CString>,
         /// Try `unshare` with these flags; its error is the error of `spawn`.
         pub unshare: libc::c_int,
     }
@@ -167,7 +173,27 @@ mod linux {
             if self.unshare != 0 && unsafe { libc::unshare(self.unshare) } != 0 {
                 return Err(io::Error::last_os_error());
             }
+            // SAFETY: no memory is passed; only this child changes.
+            if !self.frozen.is_empty() && unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0 {
+                // First, or the host would see what follows.
+                mount(None, c"/", libc::MS_REC | libc::MS_PRIVATE)?;
+                for path in &self.frozen {
+                    mount(Some(path), path, libc::MS_BIND)?;
+                    let flags = libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NOEXEC;
+                    mount(None, path, libc::MS_BIND | libc::MS_REMOUNT | flags)?;
+                }
+            }
             Ok(())
+        }
+    }
+
+    fn mount(from: Option<&CStr>, at: &CStr, flags: libc::c_ulong) -> io::Result<()> {
+        let from = from.map_or(null(), CStr::as_ptr);
+        // SAFETY: both strings outlive the call, which only reads them; the kernel takes no
+        // pointers where they are null.
+        match unsafe { libc::mount(from, at.as_ptr(), null(), flags, null()) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
         }
     }
 

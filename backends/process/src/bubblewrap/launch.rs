@@ -14,7 +14,7 @@ use super::args::Args;
 use super::data::{LastWords, data};
 use super::detach::{Entry, StateDir};
 use super::running::Starting;
-use super::view::{HOME, WORKSPACE, resolv_conf};
+use super::view::{HOME, WORKSPACE, devices_to_freeze, resolv_conf};
 use crate::backend::{Checked, ProcessBackend};
 use crate::cgroup::Group;
 use crate::error::Error;
@@ -75,6 +75,11 @@ impl ProcessBackend {
         }
         if let Err(err) = wait(ready).await {
             return Err(self.why(starting, err).await);
+        }
+        if let Some(workspace) = &checked.workspace
+            && !(checked.bwrap.bind_fd || workspace.is_mounted_in(pid))
+        {
+            return Err(Error::Exchanged);
         }
         self.means
             .set_rlimits(pid, &spec.limits)
@@ -143,6 +148,7 @@ impl ProcessBackend {
                 cgroups: group.map(Group::entrances).transpose()?.unwrap_or_default(),
                 session: true,
                 no_crash_handler: true,
+                frozen: devices_to_freeze(),
                 ..Setup::default()
             },
         );
@@ -228,6 +234,7 @@ impl ProcessBackend {
                 inherit,
                 session: true,
                 no_crash_handler: true,
+                frozen: devices_to_freeze(),
                 ..Setup::default()
             },
         );
@@ -317,7 +324,7 @@ fn workspace(args: &mut Args, checked: &Checked<'_>) {
         return;
     };
     // By descriptor, what was checked is what is mounted; an older `bwrap` only takes a path, and
-    // whoever may rename the directory could then swap it.
+    // whoever may rename the directory could then swap it. It is looked at again afterwards.
     let held = checked
         .bwrap
         .bind_fd

@@ -16,6 +16,7 @@ use namzu_types::SandboxSpec;
 
 use super::data::LastWords;
 use super::detach::StateDir;
+use super::view::devices_to_freeze;
 use crate::backend::{Checked, ProcessBackend};
 use crate::error::Error;
 use crate::probe;
@@ -125,6 +126,7 @@ impl ProcessBackend {
                 inherit,
                 session: true,
                 no_crash_handler: true,
+                frozen: devices_to_freeze(),
                 ..Setup::default()
             },
         );

@@ -1,6 +1,6 @@
 //! What of the host a sandbox sees: its programs, and the little of `/etc` that they need.
 
-use std::ffi::OsString;
+use std::ffi::{CStr, CString, OsString};
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -52,14 +52,28 @@ const NSSWITCH: &str = "passwd: files\ngroup: files\nshadow: files\nhosts: files
 
 /// What in `/proc` tells about the machine's memory, timers and keys; for its root only, or so much
 /// that no command needs it.
-const REVEALING: [&str; 7] = [
+const REVEALING: [&str; 11] = [
     "keys",
+    "kpagecgroup",
     "kpagecount",
     "kpageflags",
     "latency_stats",
+    "pagetypeinfo",
     "sched_debug",
+    "slabinfo",
     "timer_list",
     "timer_stats",
+    "vmallocinfo",
+];
+
+/// The devices that `bwrap --dev` takes from the host.
+const DEVICES: [&CStr; 6] = [
+    c"/dev/full",
+    c"/dev/null",
+    c"/dev/random",
+    c"/dev/tty",
+    c"/dev/urandom",
+    c"/dev/zero",
 ];
 
 /// Of `/proc`: read-only above or by `bwrap` itself; writing asks for a capability; or everybody
@@ -194,6 +208,16 @@ fn guard_proc(as_root: bool) -> Args {
         }
     }
     args
+}
+
+/// The host's devices whose modes, owners and times are to be kept from a sandbox: all, where its
+/// user is the host's root to the kernel. `bwrap` itself can only make them read-only and unusable.
+pub(crate) fn devices_to_freeze() -> Vec<CString> {
+    if rustix::process::geteuid().is_root() {
+        DEVICES.map(CString::from).to_vec()
+    } else {
+        Vec::new()
+    }
 }
 
 /// Whether the owner may write to a file at or below `path`.

@@ -184,3 +184,54 @@ async fn the_user_is_ordinary_and_known() {
     assert_eq!(status, "NoNewPrivs:\t1\nSeccomp:\t2\n");
     sandbox.destroy().await.unwrap();
 }
+
+/// Where root makes the sandbox, its user is the owner of these to the kernel.
+#[tokio::test]
+async fn no_device_of_the_host_can_be_changed_and_all_can_be_used() {
+    let sandbox = sandbox(SandboxSpec::default()).await;
+    let before = fs::metadata("/dev/null").unwrap();
+    for device in ["null", "zero", "full", "random", "urandom", "tty"] {
+        // The mode that it has, so that nothing is changed where this test fails.
+        let same = format!("chmod $(stat -c %a /dev/{device}) /dev/{device}");
+        sh(&sandbox, &same).await.refused();
+        // Whoever may write to it may set its times to now, unless its mount is read-only.
+        if rustix::process::geteuid().is_root() {
+            sh(&sandbox, &format!("touch /dev/{device}"))
+                .await
+                .refused();
+        }
+        sh(&sandbox, &format!("mv /dev/{device} /dev/x"))
+            .await
+            .refused();
+    }
+    sh(
+        &sandbox,
+        "echo x > /dev/null && head -c 9 /dev/zero > /tmp/z && head -c 9 /dev/urandom > /tmp/z",
+    )
+    .await
+    .ok();
+    sh(&sandbox, "echo x > /dev/full").await.refused();
+    sandbox.destroy().await.unwrap();
+    assert_eq!(
+        std::os::unix::fs::MetadataExt::mode(&before),
+        std::os::unix::fs::MetadataExt::mode(&fs::metadata("/dev/null").unwrap())
+    );
+}
+
+#[tokio::test]
+async fn the_memory_of_the_kernel_is_not_laid_open() {
+    let sandbox = sandbox(SandboxSpec::default()).await;
+    for file in [
+        "kpagecgroup",
+        "kpagecount",
+        "kpageflags",
+        "pagetypeinfo",
+        "slabinfo",
+        "timer_list",
+        "vmallocinfo",
+    ] {
+        let read = format!("head -c 1 /proc/{file} 2>/dev/null | wc -c");
+        assert_eq!(sh(&sandbox, &read).await.ok().trim(), "0", "{file}");
+    }
+    sandbox.destroy().await.unwrap();
+}

@@ -137,3 +137,28 @@ print(call(437, -100, b'e', how, 24), call(452, -100, b'program', 0o4755, 0),
         }
     }
 }
+
+/// A sandbox that was handed the directory above may have put it there.
+#[tokio::test]
+async fn a_planted_link_is_no_workspace_and_the_hint_names_where_it_leads() {
+    let dir = tempfile::tempdir().unwrap();
+    let secret = tempfile::tempdir().unwrap();
+    {
+        let sandbox = sandbox(spec(dir.path(), Access::ReadWrite)).await;
+        let plant = format!("ln -s {} project", secret.path().display());
+        sh(&sandbox, &plant).await.ok();
+        sandbox.destroy().await.unwrap();
+    }
+    let planted = spec(&dir.path().join("project"), Access::ReadWrite);
+    for refused in [
+        provider().plan(&planted).await.err(),
+        provider().create(planted.clone()).await.err(),
+    ] {
+        let refused = refused.expect("it is refused");
+        assert_eq!(refused.code(), ErrorCode::ConfigInvalid);
+        assert!(refused.to_string().contains("symlink"), "{refused}");
+        let real = fs::canonicalize(secret.path()).unwrap();
+        let hint = refused.hint().unwrap_or_default();
+        assert!(hint.contains(real.to_str().unwrap()), "{hint}");
+    }
+}
