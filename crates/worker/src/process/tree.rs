@@ -103,10 +103,13 @@ fn send(pid: i32, signal: Signal) -> bool {
     Pid::from_raw(pid).is_some_and(|pid| kill_process(pid, signal).is_ok())
 }
 
-/// Without a `/proc` of our own pid namespace, a number found there may be anybody's.
+/// Whether `/proc` tells the tree. In one of another pid namespace a number may be anybody's; and
+/// whoever runs as our user can take our last descriptor (`prlimit`), without which nothing there
+/// can be read: then a group is all that can be hit.
 fn proc_is_ours() -> bool {
     let own = fs::read_link("/proc/self").ok();
     own.is_some_and(|own| own.as_os_str() == getpid().as_raw_nonzero().to_string().as_str())
+        && fs::read_dir("/proc").is_ok()
 }
 
 fn signal_group(target: Target<'_>, signal: Signal) -> usize {

@@ -244,3 +244,19 @@ async fn every_reader_is_told_of_the_end_before_the_worker_goes() {
     assert!(worker.running.wait().await.success());
     drop(worker.client);
 }
+
+#[tokio::test]
+async fn a_deadline_holds_when_the_command_takes_the_workers_descriptors() {
+    let worker = private(&["--init"]).await;
+    let mut request = shell("prlimit --pid $PPID --nofile=0:0 && echo taken; sleep 1000");
+    request.options = Some(wire::StartOptions {
+        timeout_ms: Some(300),
+        ..wire::StartOptions::default()
+    });
+    let mut replies = worker.client.start(&request).await;
+    replies.pid().await;
+    replies.until("taken").await;
+    let outcome = replies.outcome().await;
+    assert!(outcome.info().timed_out);
+    assert_eq!(outcome.info().signal, libc::SIGKILL);
+}
