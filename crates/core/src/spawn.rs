@@ -106,6 +106,9 @@ mod linux {
         /// leaves it alone when the limit of a core dump is one byte. Where the host forbids cores
         /// already, that limit stays.
         pub no_crash_handler: bool,
+        /// The child, and all that it starts, can take no precedence over others, whatever the
+        /// caller may: neither real-time scheduling nor a lower nice value.
+        pub no_precedence: bool,
         /// What lies at these paths can be read and written by the child as before, devices too, but
         /// its modes, owners and times cannot be changed. In a mount namespace of the child; where
         /// the caller may make none, nothing happens.
@@ -160,14 +163,20 @@ mod linux {
             if self.session && unsafe { libc::setsid() } == -1 {
                 return Err(io::Error::last_os_error());
             }
-            if self.no_crash_handler {
-                let one = libc::rlimit {
-                    rlim_cur: 1,
-                    rlim_max: 1,
-                };
-                // SAFETY: the limit outlives the call, which only reads it. It fails only where
-                // the limit is zero for good.
-                let _ = unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const one) };
+            for (wanted, resource, value) in [
+                (self.no_crash_handler, libc::RLIMIT_CORE, 1),
+                (self.no_precedence, libc::RLIMIT_RTPRIO, 0),
+                (self.no_precedence, libc::RLIMIT_NICE, 0),
+            ] {
+                if wanted {
+                    let limit = libc::rlimit {
+                        rlim_cur: value,
+                        rlim_max: value,
+                    };
+                    // SAFETY: the limit outlives the call, which only reads it. It fails only for
+                    // a core, where that limit is zero for good.
+                    let _ = unsafe { libc::setrlimit(resource, &raw const limit) };
+                }
             }
             // SAFETY: no memory is passed; only this child changes.
             if self.unshare != 0 && unsafe { libc::unshare(self.unshare) } != 0 {

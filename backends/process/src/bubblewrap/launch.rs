@@ -148,6 +148,7 @@ impl ProcessBackend {
                 cgroups: group.map(Group::entrances).transpose()?.unwrap_or_default(),
                 session: true,
                 no_crash_handler: true,
+                no_precedence: true,
                 frozen: devices_to_freeze(),
                 ..Setup::default()
             },
@@ -234,6 +235,7 @@ impl ProcessBackend {
                 inherit,
                 session: true,
                 no_crash_handler: true,
+                no_precedence: true,
                 frozen: devices_to_freeze(),
                 ..Setup::default()
             },

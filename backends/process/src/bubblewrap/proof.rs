@@ -126,6 +126,7 @@ impl ProcessBackend {
                 inherit,
                 session: true,
                 no_crash_handler: true,
+                no_precedence: true,
                 frozen: devices_to_freeze(),
                 ..Setup::default()
             },

@@ -214,3 +214,20 @@ print(r.getrlimit(r.RLIMIT_CORE), r.prlimit(1, r.RLIMIT_CORE))";
     assert_eq!(python(&sandbox, script).await.ok(), "(1, 1) (1, 1)\n");
     sandbox.destroy().await.unwrap();
 }
+
+/// Whatever limits the caller has, e.g. in the group `audio`.
+#[tokio::test]
+async fn nothing_inside_takes_precedence_over_the_host() {
+    let sandbox = sandbox(SandboxSpec::default()).await;
+    let script = "
+import os, resource as r
+print(r.getrlimit(14), r.getrlimit(13))
+for take in [lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)), lambda: os.nice(-1)]:
+    try:
+        take()
+        print('taken')
+    except PermissionError:
+        pass";
+    assert_eq!(python(&sandbox, script).await.ok(), "(0, 0) (0, 0)\n");
+    sandbox.destroy().await.unwrap();
+}
