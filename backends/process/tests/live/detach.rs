@@ -1,6 +1,10 @@
 //! Sandboxes that outlive their maker.
 
-use namzu_types::{ErrorCode, SandboxSpec};
+use std::process::Stdio;
+
+use namzu_types::{ErrorCode, Limits, SandboxSpec};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::support::{provider, sh};
 
@@ -43,4 +47,50 @@ async fn a_detached_sandbox_is_found_again_and_taken_down() {
             .iter()
             .any(|info| info.id == id)
     );
+}
+
+/// Runs in a process of its own, which is then killed.
+#[tokio::test]
+#[ignore = "the maker of a_detached_sandbox_outlives_a_killed_maker, and no test"]
+async fn maker() {
+    let made = provider()
+        .create(SandboxSpec {
+            detach: true,
+            // With whatever holds it: that must not go with its maker either.
+            limits: Limits {
+                memory: Some(256 << 20),
+                ..Limits::default()
+            },
+            ..SandboxSpec::default()
+        })
+        .await
+        .unwrap();
+    println!("\nmade {}", made.id());
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn a_detached_sandbox_outlives_a_killed_maker() {
+    let mut maker = namzu_core::spawn::command(std::env::current_exe().unwrap());
+    maker
+        .args(["detach::maker", "--exact", "--ignored", "--nocapture"])
+        .envs(std::env::vars_os())
+        .stdout(Stdio::piped());
+    let mut maker = maker.spawn().unwrap();
+    let mut lines = BufReader::new(maker.stdout.take().unwrap()).lines();
+    let id = loop {
+        let line = lines.next_line().await.unwrap().expect("it makes one");
+        if let Some(id) = line.strip_prefix("made ") {
+            break id.parse().unwrap();
+        }
+    };
+    let pid = Pid::from_raw(maker.id().unwrap().cast_signed()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    maker.wait().await.unwrap();
+    let provider = provider();
+    let found = provider.connect(&id).await.unwrap();
+    assert_eq!(sh(&found, "echo alive").await.ok(), "alive\n");
+    provider.destroy(&id).await.unwrap();
+    let gone = found.exec(namzu_client::ExecRequest::new(["true"])).await;
+    assert_eq!(gone.unwrap_err().code(), ErrorCode::SandboxLost);
 }
