@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::messages::Broken;
 use crate::output::{Capture, Partial};
-use crate::process::{Mode, start};
+use crate::process::{Mode, overran, start};
 use crate::worker::Worker;
 use crate::{Ended, Event, ExecOutput, Process, Stream, Usage};
 
@@ -130,10 +130,7 @@ pub(crate) async fn collect(
     };
     let err = match stop {
         Some(Stop::Cancelled) => cancelled(),
-        _ if ended.timed_out || stop == Some(Stop::Overdue) => Error::new(
-            ErrorCode::ExecTimeout,
-            "the command ran longer than it may and was killed",
-        ),
+        _ if ended.timed_out || stop == Some(Stop::Overdue) => overran(),
         _ if ended.out_of_memory => {
             Error::new(ErrorCode::OutOfMemory, "the memory limit ended the command")
         }

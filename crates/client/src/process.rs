@@ -13,7 +13,7 @@ use bytes::Bytes;
 use namzu_core::{Error, ErrorCode, Phase, Result};
 use namzu_protocol::ext::{KillRequest, KillResponse};
 use namzu_types::{ExitStatus, OutputCap, PtySize};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use self::input::Input;
 use self::output::Output;
@@ -153,13 +153,31 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// `sandbox_lost`, `protocol_violation`.
+    /// `sandbox_lost`, `protocol_violation`; `exec_timeout` when the worker has not ended it some
+    /// seconds after its time was up. A command that the worker did end in time says so in
+    /// [`Ended::timed_out`].
     ///
     /// # Cancel safety
     ///
     /// Safe: no byte is lost.
     pub async fn next(&mut self) -> Result<Option<Event>> {
-        let next = poll_fn(|cx| self.poll_next(cx)).await;
+        let overdue = self.overdue.filter(|_| self.output.ended().is_none());
+        // Before anything else: output that never ceases must not put it off.
+        if overdue.is_some_and(|at| at <= Instant::now()) {
+            self.kill_now();
+            return Err(overran());
+        }
+        let next = poll_fn(|cx| self.poll_next(cx));
+        let next = match overdue {
+            None => next.await,
+            Some(at) => match timeout_at(at, next).await {
+                Ok(next) => next,
+                Err(_) => {
+                    self.kill_now();
+                    return Err(overran());
+                }
+            },
+        };
         self.explain(next).await
     }
 
@@ -340,6 +358,15 @@ pub(crate) async fn kill(
         0 => Err(ended("and gets no signal")),
         killed => Ok(killed),
     }
+}
+
+/// The error of a command that was killed for its time.
+pub(crate) fn overran() -> Error {
+    Error::new(
+        ErrorCode::ExecTimeout,
+        "the command ran longer than it may and was killed",
+    )
+    .during(Phase::Exec)
 }
 
 fn ended(so: &str) -> Error {

@@ -204,6 +204,23 @@ async fn a_worker_that_ignores_the_deadline_does_not_hold_us() {
     assert_eq!(told.recv().await, Some(kill()));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_ignores_the_deadline_does_not_hold_a_reader_of_events() {
+    let (backend, mut told) = listening(|script| script.stdout(b"so far"));
+    let sandbox = backend.sandbox().await;
+    let mut request = ExecRequest::new(["x"]);
+    request.timeout = Some(Duration::from_secs(1));
+    let mut process = sandbox.spawn(request).await.unwrap();
+    let event = process.next().await.unwrap();
+    assert_eq!(event, Some(Event::Stdout("so far".into())));
+    let err = process.next().await.unwrap_err();
+    assert_eq!(err.code(), ErrorCode::ExecTimeout);
+    let err = process.next().await.unwrap_err();
+    assert_eq!(err.code(), ErrorCode::ExecTimeout);
+    assert!(matches!(told.recv().await, Some(Told::Started(_))));
+    assert_eq!(told.recv().await, Some(kill()));
+}
+
 #[tokio::test]
 async fn memory_is_told_from_a_kill() {
     let (backend, _told) = listening(|script| {
