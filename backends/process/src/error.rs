@@ -130,7 +130,9 @@ impl Error {
                  `systemd-run --user --scope -p Delegate=yes COMMAND`"
                 .to_owned(),
             Self::DiskOfHost(_) => {
-                "drop the disk limit, mount the directory read-only, or give it a quota".to_owned()
+                "drop the disk limit, which a quota of the host can stand in for, or mount the \
+                 directory read-only"
+                    .to_owned()
             }
             Self::Foreign(_) => {
                 "destroy it from the container, or the host, in which it was made".to_owned()
