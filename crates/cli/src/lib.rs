@@ -24,6 +24,7 @@ mod terminal;
 mod transfer;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -31,6 +32,9 @@ use crate::args::{Cli, Common, Verb};
 use crate::context::Context;
 use crate::failure::{Failure, local};
 use crate::output::Output;
+
+/// How long work that was given up may take to clean up.
+const END: Duration = Duration::from_secs(2);
 
 /// Runs the command line of this process.
 #[must_use]
@@ -75,7 +79,7 @@ fn run(verb: &Verb, common: &Common, out: Output) -> Result<u8, Failure> {
             Verb::Completions(args) => commands::completions::run(out, *args),
         }
     });
-    // A thread that still waits for the host's input must not hold up the end.
-    runtime.shutdown_background();
+    // A copy that was given up removes what it had written so far; nothing else may hold up the end.
+    runtime.shutdown_timeout(END);
     outcome
 }

@@ -6,13 +6,13 @@ use std::path::Path;
 
 use namzu_sandbox::client::Ended;
 use namzu_sandbox::types::ExitStatus;
-use namzu_sandbox::{Receipt, Sandbox};
-use rustix::fs::{Mode, OFlags};
+use namzu_sandbox::{Error, Receipt, Sandbox};
+use rustix::fs::{FileType, Mode, OFlags};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, local};
-use crate::host_path;
+use crate::host_path::{self, Place};
 use crate::output::{Output, failure_json};
 
 /// The report of one command, filled in as it goes.
@@ -41,30 +41,59 @@ pub(crate) struct Report {
     pub(crate) midline: bool,
 }
 
-/// Creates the file of the report before anything is started, so that a path that cannot be
-/// written is known at once.
+/// Where a report goes.
+pub(crate) enum Destination {
+    /// A file that takes its place when it is whole, with a mode.
+    File(Place, u32),
+    /// A device or pipe of the host's own.
+    Device(File),
+}
+
+impl Destination {
+    fn write(self, text: &[u8]) -> Result<(), Error> {
+        let failed = |err| local("writing the report", err);
+        match self {
+            Self::File(place, mode) => {
+                let mut file = place.fresh(mode)?;
+                file.file().write_all(text).map_err(failed)?;
+                place.settle(file)
+            }
+            Self::Device(mut file) => file.write_all(text).map_err(failed),
+        }
+    }
+}
+
+/// Finds where the report goes before anything is started, so that a path that cannot be written
+/// is known at once.
 ///
 /// Refused are a symlink, a pipe and a device that a sandbox which shares the directory may have
 /// put there. Those in `/dev` (`/dev/fd/3`) are the host's own.
-pub(crate) fn create(path: Option<&Path>) -> Result<Option<File>, Failure> {
-    path.map(|path| {
-        let failed = |err| local(format!("creating the report `{}`", path.display()), err);
-        let mut flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-        let trusted = host_path::is_device(path);
-        if !trusted {
-            host_path::refuse_links(&host_path::plain(path))?;
-            // A pipe that nobody reads would hold us up for ever, deaf to signals.
-            flags |= OFlags::NOFOLLOW | OFlags::NONBLOCK;
+pub(crate) fn destination(path: Option<&Path>) -> Result<Option<Destination>, Failure> {
+    let Some(path) = path else {
+        return Ok(None);
+    };
+    let failed = |err: io::Error| local(format!("creating the report `{}`", path.display()), err);
+    if host_path::is_device(path) {
+        let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file =
+            rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+        return Ok(Some(Destination::Device(file.into())));
+    }
+    let place = Place::find(path)?;
+    let mode = match place.stat()? {
+        Some((FileType::RegularFile, mode)) => mode,
+        Some((FileType::Directory, _)) => {
+            return Err(failed(io::ErrorKind::IsADirectory.into()).into());
         }
-        let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o666))
-            .map(File::from)
-            .map_err(|errno| failed(errno.into()))?;
-        if !trusted && !file.metadata().map_err(failed)?.is_file() {
-            return Err(failed(io::ErrorKind::InvalidInput.into()).into());
+        None if host_path::is_typed_as_directory(path) => {
+            return Err(failed(io::ErrorKind::IsADirectory.into()).into());
         }
-        Ok(file)
-    })
-    .transpose()
+        None => 0o666,
+        Some(_) => return Err(host_path::no_file(path).into()),
+    };
+    // Removed at once: the sandbox may share the directory, and need not see it.
+    drop(place.fresh(mode)?);
+    Ok(Some(Destination::File(place, mode)))
 }
 
 impl Report {
@@ -89,7 +118,7 @@ impl Report {
     pub(crate) fn publish(
         mut self,
         outcome: Result<u8, Failure>,
-        file: Option<File>,
+        to: Option<Destination>,
         out: Output,
     ) -> Result<u8, Failure> {
         match &outcome {
@@ -101,9 +130,8 @@ impl Report {
         }
         let text = serde_json::to_string(&self)
             .map_err(|err| local("writing the report", io::Error::other(err)))?;
-        if let Some(mut file) = file {
-            file.write_all(format!("{text}\n").as_bytes())
-                .map_err(|err| local("writing the report", err))?;
+        if let Some(to) = to {
+            to.write(format!("{text}\n").as_bytes())?;
         }
         if self.midline && (out.json || outcome.is_err()) {
             out.note("");

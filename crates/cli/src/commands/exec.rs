@@ -21,7 +21,7 @@ pub(crate) async fn inside(
     id: &SandboxId,
     command: &Command,
 ) -> Result<u8, Failure> {
-    let file = report::create(command.report.as_deref())?;
+    let to = report::destination(command.report.as_deref())?;
     let mut report = Report::default();
     let outcome = async {
         let sandbox = cx.connect(id).await?;
@@ -38,5 +38,5 @@ pub(crate) async fn inside(
         Ok(exit::of_status(ended.status))
     }
     .await;
-    report.publish(outcome, file, cx.out)
+    report.publish(outcome, to, cx.out)
 }

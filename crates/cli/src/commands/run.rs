@@ -35,7 +35,7 @@ pub(crate) async fn fresh(
     command: &Command,
     receipt: bool,
 ) -> Result<u8, Failure> {
-    let file = report::create(command.report.as_deref())?;
+    let to = report::destination(command.report.as_deref())?;
     let mut report = Report::default();
     let outcome = async {
         let provider = cx.provider()?;
@@ -65,7 +65,7 @@ pub(crate) async fn fresh(
         Ok(exit::of_status(ended.status))
     }
     .await;
-    report.publish(outcome, file, cx.out)
+    report.publish(outcome, to, cx.out)
 }
 
 /// Makes a sandbox, starts `command` in it if there is one, and leaves it running.

@@ -24,6 +24,7 @@ pub(crate) fn pipe_in() -> (Feed, Source) {
     let source = Source {
         rx,
         piece: Bytes::new(),
+        finished: false,
     };
     (Feed { tx }, source)
 }
@@ -40,12 +41,9 @@ impl Feed {
         loop {
             let mut piece = Vec::with_capacity(PIECE);
             let read = from.read_buf(&mut piece).await;
-            let message = match read {
-                Ok(0) => return,
-                Ok(_) => Ok(Bytes::from(piece)),
-                Err(err) => Err(err),
-            };
-            let last = message.is_err();
+            // Nothing is the end. A feed that was given up does not say so.
+            let message = read.map(|_| Bytes::from(piece));
+            let last = message.as_ref().map_or(true, Bytes::is_empty);
             if self.tx.send(message).await.is_err() || last {
                 return;
             }
@@ -58,15 +56,22 @@ impl Feed {
 pub(crate) struct Source {
     rx: mpsc::Receiver<io::Result<Bytes>>,
     piece: Bytes,
+    finished: bool,
 }
 
 impl Source {
-    /// The next piece as it came; `None` at the end.
+    /// The next piece as it came; `None` at the end. A stream that was cut fails.
     pub(crate) fn next(&mut self) -> io::Result<Option<Bytes>> {
         if !self.piece.is_empty() {
             return Ok(Some(std::mem::take(&mut self.piece)));
         }
-        self.rx.blocking_recv().transpose()
+        if self.finished {
+            return Ok(None);
+        }
+        let piece = self.rx.blocking_recv();
+        let piece = piece.unwrap_or_else(|| Err(io::ErrorKind::UnexpectedEof.into()))?;
+        self.finished = piece.is_empty();
+        Ok((!self.finished).then_some(piece))
     }
 }
 
@@ -240,6 +245,15 @@ mod tests {
         });
         feed.run(data.as_slice()).await;
         assert!(reader.await.unwrap().unwrap() == data);
+    }
+
+    #[test]
+    fn a_feed_that_was_given_up_does_not_look_whole() {
+        let (feed, mut source) = pipe_in();
+        feed.tx.try_send(Ok(Bytes::from_static(b"half"))).unwrap();
+        drop(feed);
+        let err = source.read_to_end(&mut Vec::new()).unwrap_err();
+        assert_eq!(err.kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[tokio::test(flavor = "current_thread")]

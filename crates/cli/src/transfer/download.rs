@@ -1,22 +1,21 @@
 //! From a sandbox to the host.
 
-use std::ffi::OsStr;
-use std::fs::{self, File, Permissions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use namzu_sandbox::client::FileKind;
 use namzu_sandbox::{Error, ErrorCode, Phase, Sandbox};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::FileType;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::bridge::{Counted, PIECE, Source, pipe_in};
+use super::sparse::Sparse;
 use super::unpack::{Limits, unpack};
 use super::{Options, Progress, target};
 use crate::failure::{local, remote};
-use crate::host_path;
+use crate::host_path::{self, Fresh, Place};
 use crate::parse::Location;
 use crate::stdio::{Gone, Writer};
 
@@ -48,7 +47,7 @@ pub(crate) async fn run(
     let host = target::on_host(host, target::name(path), options)?;
     match info.kind {
         FileKind::Directory => directory(sandbox, path, &host, options).await?,
-        FileKind::File => file(sandbox, path, &host, info.mode, options).await?,
+        FileKind::File => file(sandbox, path, host, info.mode, options).await?,
         _ => {
             return Err(Error::new(
                 ErrorCode::InvalidArgument,
@@ -96,16 +95,16 @@ async fn standard(sandbox: &Sandbox, path: &Path, options: Options) -> Result<De
 async fn file(
     sandbox: &Sandbox,
     path: &Path,
-    host: &Path,
+    host: Place,
     mode: u32,
     options: Options,
 ) -> Result<(), Error> {
     // Known to be unwritable before anything is read.
-    let out = Out::open(host, mode & 0o777, options.follow)?;
+    let out = Out::open(host, mode & 0o777, options)?;
     let reader = sandbox.files().reader(path).await?;
     let progress = Progress::new(options.progress, reader.len());
     receive(Counted::new(reader, progress), move |source| {
-        out.write(|file| copy(source, file, options.max_size).map(drop))
+        out.fill(source, options.max_size)
     })
     .await
 }
@@ -113,21 +112,10 @@ async fn file(
 async fn directory(
     sandbox: &Sandbox,
     path: &Path,
-    host: &Path,
+    host: &Place,
     options: Options,
 ) -> Result<(), Error> {
-    let failed = |err: io::Error| local(format!("making `{}`", host.display()), err);
-    match fs::create_dir(host) {
-        Err(err) if err.kind() != io::ErrorKind::AlreadyExists => return Err(failed(err)),
-        _ => {}
-    }
-    // Not through a link that was put there since it was looked at.
-    let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    if !options.follow {
-        flags |= OFlags::NOFOLLOW;
-    }
-    let root =
-        rustix::fs::open(host, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+    let root = host.directory().map_err(target::hint)?;
     let reader = sandbox.files().tar_out(path).await?;
     let progress = Progress::new(options.progress, None);
     let limits = Limits {
@@ -136,7 +124,15 @@ async fn directory(
     let done = receive(Counted::new(reader, progress), move |source| {
         unpack(source, root.as_fd(), limits)
     })
-    .await?;
+    .await
+    .map_err(|err| match err.code() {
+        // The stream breaks off without a reason.
+        ErrorCode::ProtocolViolation => err.with_hint(
+            "the sandbox may have changed the directory meanwhile, or it holds a path of more \
+             than 4096 bytes; what was copied so far stays",
+        ),
+        _ => err,
+    })?;
     if done.refused == 0 {
         return Ok(());
     }
@@ -166,21 +162,24 @@ async fn receive<T: Send + 'static>(
 }
 
 /// Copies everything, telling the two sides' failures apart.
-fn copy(mut from: Source, to: &mut File, max: u64) -> Result<u64, Error> {
+fn copy(
+    mut from: Source,
+    max: u64,
+    mut write: impl FnMut(&[u8]) -> io::Result<()>,
+) -> Result<(), Error> {
     let mut copied = 0;
     loop {
         let piece = from
             .next()
             .map_err(|err| remote("reading from the sandbox", err))?;
         let Some(piece) = piece else {
-            return Ok(copied);
+            return Ok(());
         };
         copied += piece.len() as u64;
         if copied > max {
             return Err(too_large(max));
         }
-        to.write_all(&piece)
-            .map_err(|err| local("writing the copy", err))?;
+        write(&piece).map_err(|err| local("writing the copy", err))?;
     }
 }
 
@@ -195,81 +194,45 @@ fn too_large(max: u64) -> Error {
 
 /// The file a copy is written to.
 enum Out {
-    /// A new one that takes its name when it is whole: what was cut never looks complete, and a
-    /// symlink put there meanwhile is replaced, not followed.
-    Fresh(tempfile::NamedTempFile, std::path::PathBuf),
+    /// A new one that takes its place when it is whole.
+    Fresh(Fresh, Place),
     /// A device or pipe.
     Special(File),
 }
 
 impl Out {
-    fn open(path: &Path, mode: u32, follow: bool) -> Result<Self, Error> {
-        let failed = |err| local(format!("writing `{}`", path.display()), err);
-        let mut path = path.to_owned();
-        let mut mode = mode;
-        let found = if follow {
-            path.metadata()
-        } else {
-            path.symlink_metadata()
+    fn open(place: Place, mode: u32, options: Options) -> Result<Self, Error> {
+        let path = place.path();
+        let mode = match place.stat()? {
+            None => mode,
+            // One that is replaced keeps its mode.
+            Some((FileType::RegularFile, mode)) => mode,
+            Some((FileType::Directory, _)) => {
+                let err = io::ErrorKind::IsADirectory;
+                return Err(local(format!("writing `{}`", path.display()), err));
+            }
+            Some(_) if options.follow || host_path::is_device(path) => {
+                return place.write().map(Self::Special).map_err(target::hint);
+            }
+            Some(_) => {
+                return Err(host_path::no_file(path)
+                    .with_hint("--follow writes to it all the same; `-` is standard output"));
+            }
         };
-        match found {
-            Ok(meta) if meta.is_dir() => {
-                return Err(failed(io::ErrorKind::IsADirectory.into()));
-            }
-            Ok(meta) if meta.file_type().is_file() => {
-                if follow {
-                    // The link stays, what it leads to is replaced.
-                    path = path.canonicalize().map_err(failed)?;
-                }
-                mode = meta.permissions().mode() & 0o777;
-            }
-            Ok(_) if follow || host_path::is_device(&path) => {
-                return special(&path, follow).map(Self::Special).map_err(failed);
-            }
-            Ok(_) => {
-                return Err(Error::new(
-                    ErrorCode::PathRefused,
-                    format!("`{}` is neither file nor directory", path.display()),
-                )
-                .with_hint("--follow writes to it all the same; `-` is standard output")
-                .during(Phase::Files));
-            }
-            Err(err) if err.kind() == io::ErrorKind::NotFound => {}
-            Err(err) => return Err(failed(err)),
-        }
-        let parent = match path.parent() {
-            Some(parent) if parent != OsStr::new("") => parent,
-            _ => Path::new("."),
-        };
-        let file = tempfile::Builder::new()
-            .prefix(".namzu-")
-            .permissions(Permissions::from_mode(mode))
-            .tempfile_in(parent)
-            .map_err(failed)?;
-        Ok(Self::Fresh(file, path))
+        Ok(Self::Fresh(place.fresh(mode)?, place))
     }
 
-    fn write(self, fill: impl FnOnce(&mut File) -> Result<(), Error>) -> Result<(), Error> {
+    fn fill(self, source: Source, max: u64) -> Result<(), Error> {
         match self {
-            Self::Fresh(mut file, path) => {
-                fill(file.as_file_mut())?;
-                file.persist(&path)
-                    .map_err(|err| local(format!("writing `{}`", path.display()), err.error))?;
-                Ok(())
+            Self::Fresh(mut file, place) => {
+                let mut sparse = Sparse::new(file.file());
+                copy(source, max, |piece| sparse.write(piece))?;
+                sparse
+                    .finish()
+                    .map_err(|err| local("writing the copy", err))?;
+                place.settle(file)
             }
-            Self::Special(mut file) => fill(&mut file),
+            Self::Special(mut file) => copy(source, max, |piece| file.write_all(piece)),
         }
     }
-}
-
-/// Opens a device, or a pipe that somebody reads.
-fn special(path: &Path, follow: bool) -> io::Result<File> {
-    // A pipe that nobody reads would hold us up for ever, deaf to signals.
-    let mut flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    if !follow {
-        flags |= OFlags::NOFOLLOW;
-    }
-    let fd = rustix::fs::open(path, flags, Mode::empty())?;
-    rustix::fs::fcntl_setfl(&fd, OFlags::empty())?;
-    Ok(fd.into())
 }

@@ -15,10 +15,8 @@ use rustix::fs::{Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use tar::{Builder, EntryType, Header};
 
+use super::{MAX_DEPTH, too_deep};
 use crate::failure::local;
-
-/// Deepest directory: each open level costs a descriptor.
-const MAX_DEPTH: usize = 200;
 
 /// What was left out, and how much was packed.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -60,10 +58,7 @@ impl<W: Write> Packer<W> {
         depth: usize,
     ) -> Result<(), Error> {
         if depth > MAX_DEPTH {
-            return Err(local(
-                format!("packing {}: too deep", shown(path)),
-                io::Error::from(io::ErrorKind::InvalidInput),
-            ));
+            return Err(too_deep("packing", path));
         }
         let failed = |errno: Errno, path: &[u8]| local(format!("reading {}", shown(path)), errno);
         let mut names = Vec::new();

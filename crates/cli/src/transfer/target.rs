@@ -8,7 +8,7 @@ use namzu_sandbox::client::FileKind;
 use namzu_sandbox::{Error, ErrorCode, Sandbox};
 
 use super::Options;
-use crate::host_path;
+use crate::host_path::{self, Place};
 
 /// The path of a copy of `name` at `dst` inside.
 ///
@@ -33,35 +33,32 @@ pub(super) async fn inside(
     }
 }
 
-/// The path of a copy of `name` at `dst` on the host, without anything after its last name.
-pub(super) fn on_host(
-    dst: &Path,
-    name: Option<&OsStr>,
-    options: Options,
-) -> Result<PathBuf, Error> {
+/// The place of a copy of `name` at `dst` on the host.
+pub(super) fn on_host(dst: &Path, name: Option<&OsStr>, options: Options) -> Result<Place, Error> {
     let directory = host_path::is_typed_as_directory(dst);
-    let dst = host_path::plain(dst);
-    refuse_links(&dst, options)?;
+    let dst = place(dst, options)?;
     let Some(name) = name else {
         return Ok(dst);
     };
-    if directory || dst.is_dir() {
-        let dst = dst.join(name);
-        refuse_links(&dst, options)?;
-        return Ok(dst);
-    }
-    Ok(dst)
+    dst.within(name, directory).map_err(hint)
 }
 
-/// Refuses links on the way to a plain path, unless they are to be followed.
-pub(super) fn refuse_links(path: &Path, options: Options) -> Result<(), Error> {
-    if options.follow {
-        return Ok(());
-    }
-    host_path::refuse_links(path).map_err(|err| match err.code() {
+/// Resolves a path of the host.
+pub(super) fn place(path: &Path, options: Options) -> Result<Place, Error> {
+    let found = if options.follow {
+        Place::follow(path)
+    } else {
+        Place::find(path)
+    };
+    found.map_err(hint)
+}
+
+/// Says what helps where a link was refused.
+pub(super) fn hint(err: Error) -> Error {
+    match err.code() {
         ErrorCode::PathRefused => err.with_hint("--follow follows it"),
         _ => err,
-    })
+    }
 }
 
 /// The name that a copy of `path` takes; `None` where it means the content: `.`, `/`, `x/.`, `x/..`.
@@ -110,13 +107,17 @@ mod tests {
     fn a_directory_takes_the_copy_in_and_any_other_name_is_its_name() {
         let dir = tempfile::tempdir().unwrap();
         let name = Some(OsStr::new("n"));
-        assert_eq!(
-            on_host(dir.path(), name, OPTIONS).unwrap(),
-            dir.path().join("n")
-        );
         let new = dir.path().join("new");
-        assert_eq!(on_host(&new, name, OPTIONS).unwrap(), new);
-        assert_eq!(on_host(dir.path(), None, OPTIONS).unwrap(), dir.path());
+        for (dst, name, path) in [
+            (dir.path(), name, dir.path().join("n")),
+            (&new, name, new.clone()),
+            (dir.path(), None, dir.path().to_owned()),
+        ] {
+            let place = on_host(dst, name, OPTIONS).unwrap();
+            assert_eq!(place.path(), path);
+        }
+        let err = on_host(&new.join(""), name, OPTIONS).unwrap_err();
+        assert_eq!(err.code(), ErrorCode::NotFound);
     }
 
     #[test]
@@ -136,11 +137,13 @@ mod tests {
         ] {
             let err = on_host(&dst, name.map(OsStr::new), OPTIONS).unwrap_err();
             assert_eq!(err.code(), ErrorCode::PathRefused, "{}", dst.display());
+            assert!(err.hint().is_some());
         }
         let follow = Options {
             follow: true,
             ..OPTIONS
         };
-        assert!(on_host(&link, Some(OsStr::new("x")), follow).is_ok());
+        let place = on_host(&link, Some(OsStr::new("x")), follow).unwrap();
+        assert_eq!(place.path(), Path::new("/etc/x"));
     }
 }

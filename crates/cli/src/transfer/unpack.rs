@@ -6,7 +6,8 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
@@ -15,7 +16,10 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use tar::{Archive, EntryType, PaxExtensions};
 
+use super::MAX_DEPTH;
+use super::sparse::Sparse;
 use crate::failure::local;
+use crate::host_path::Fresh;
 
 /// Longest extended header: names and links fit many times.
 const MAX_EXTENDED: u64 = 64 << 10;
@@ -190,9 +194,12 @@ impl Entry<'_> {
         &self,
         kind: EntryType,
         link: Option<&[u8]>,
-        fill: impl FnOnce(OwnedFd) -> Result<(), Error>,
+        fill: impl FnOnce(&mut File) -> Result<(), Error>,
     ) -> Outcome {
         let mut parts = components(self.name)?;
+        if parts.len() > MAX_DEPTH + 1 {
+            return Err(super::too_deep("unpacking", self.name).into());
+        }
         match kind {
             EntryType::Directory => self.directory(parts),
             EntryType::Regular | EntryType::Continuous => {
@@ -201,7 +208,7 @@ impl Entry<'_> {
                 }
                 let name = last(&mut parts)?;
                 let parent = self.open(&parts)?;
-                self.file(parent.as_fd(), name, fill)
+                self.file(parent, name, fill)
             }
             EntryType::Symlink => {
                 let name = last(&mut parts)?;
@@ -241,22 +248,20 @@ impl Entry<'_> {
         }
     }
 
+    /// Makes a file that takes its name when it is whole.
     fn file(
         &self,
-        parent: BorrowedFd<'_>,
+        parent: OwnedFd,
         name: &[u8],
-        fill: impl FnOnce(OwnedFd) -> Result<(), Error>,
+        fill: impl FnOnce(&mut File) -> Result<(), Error>,
     ) -> Outcome {
-        clear(parent, name)?;
-        let file = rustix::fs::openat(
-            parent,
-            OsStr::from_bytes(name),
-            // Exclusive: whatever is put in the way meanwhile is not written through.
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-            Mode::from_raw_mode(self.mode & 0o777),
-        )
-        .map_err(|errno| host("making a file", errno))?;
-        Ok(fill(file)?)
+        let mut file =
+            Fresh::new(parent, self.mode).map_err(|errno| host("making a file", errno))?;
+        fill(file.file())?;
+        match file.name(OsStr::from_bytes(name)) {
+            Err(Errno::ISDIR) => refuse("a directory is in the way"),
+            named => named.map_err(|errno| host("naming a file", errno)),
+        }
     }
 
     fn hard_link(
@@ -407,19 +412,19 @@ fn without_nul(mut bytes: Vec<u8>) -> Vec<u8> {
 /// Copies the rest of `entry` to `file`, telling a broken stream from a full disk.
 fn copy(
     entry: &mut tar::Entry<'_, impl Read>,
-    file: OwnedFd,
+    file: &mut File,
     chunk: &mut [u8],
 ) -> Result<(), Error> {
     let size = entry.size();
-    let mut file = std::fs::File::from(file);
+    let failed = |err| local("writing a file", err);
+    let mut sparse = Sparse::new(file);
     let mut copied = 0;
     loop {
         match entry.read(chunk) {
             Ok(0) if copied < size => return Err(violation("the stream ends in a file")),
-            Ok(0) => return Ok(()),
+            Ok(0) => return sparse.finish().map_err(failed),
             Ok(len) => {
-                file.write_all(&chunk[..len])
-                    .map_err(|err| local("writing a file", err))?;
+                sparse.write(&chunk[..len]).map_err(failed)?;
                 copied += len as u64;
             }
             Err(err) if err.kind() == io::ErrorKind::Interrupted => {}

@@ -6,8 +6,6 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use namzu_sandbox::{Error, ErrorCode, Phase, Sandbox};
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
 
 use super::bridge::{Counted, Sink, copy_out, pipe_out};
 use super::{Options, Progress, pack, target};
@@ -56,20 +54,10 @@ pub(crate) async fn run(
 }
 
 fn open(typed: &Path, options: Options) -> Result<File, Error> {
-    let path = host_path::plain(typed);
-    target::refuse_links(&path, options)?;
+    let file = target::place(typed, options)?
+        .read()
+        .map_err(target::hint)?;
     let failed = |err| local(format!("opening `{}`", typed.display()), err);
-    let mut flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    if !options.follow {
-        // A pipe put in its place must not hold us up either.
-        flags |= OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    }
-    let file: File = match rustix::fs::open(&path, flags, Mode::empty()) {
-        Ok(fd) => fd.into(),
-        // Put there since it was looked at.
-        Err(Errno::LOOP) if !options.follow => return Err(host_path::link(&path)),
-        Err(errno) => return Err(failed(errno.into())),
-    };
     if host_path::is_typed_as_directory(typed) && !file.metadata().map_err(failed)?.is_dir() {
         return Err(failed(io::ErrorKind::NotADirectory.into()));
     }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use crate::Case;
 use crate::cli::Cli;
@@ -32,6 +32,8 @@ pub(crate) const CASES: &[Case] = &[
     ("standard_output_may_be_non_blocking", non_blocking),
     ("more_than_max_size_leaves_no_file", max_size),
     ("a_failed_copy_keeps_what_was_there", kept),
+    ("holes_stay_holes", holes),
+    ("a_tree_that_is_too_deep_is_refused_and_says_so", deep),
     ("a_listing_shows_names_and_json_escapes_them", listing),
 ];
 
@@ -206,14 +208,14 @@ fn host_pipe_destination(cli: &Cli) {
     // Nobody reads it.
     cli.run(&["cp", "-L", &sandbox.at("f"), "pipe"]).ends(200);
     cli.run(&["exec", &sandbox.id, "--report", "pipe", "--", "true"])
-        .ends(200);
+        .ends(207);
     let reader = fs::File::options()
         .read(true)
         .write(true)
         .open(cli.path("pipe"));
     let mut reader = reader.unwrap();
     cli.run(&["exec", &sandbox.id, "--report", "pipe", "--", "true"])
-        .ends(201);
+        .ends(207);
     cli.run(&["cp", "-L", &sandbox.at("f"), "pipe"]).ends(0);
     let mut data = [0; 5];
     reader.read_exact(&mut data).unwrap();
@@ -273,6 +275,7 @@ fn max_size(cli: &Cli) {
     assert!(names(cli).is_empty(), "{:?}", names(cli));
     cli.run(&["cp", "--max-size", "64k", &sandbox.at("d"), "d"])
         .ends(201);
+    assert_eq!(fs::read_dir(cli.path("d")).unwrap().count(), 0);
 }
 
 fn kept(cli: &Cli) {
@@ -282,6 +285,30 @@ fn kept(cli: &Cli) {
     cli.run(&["cp", "no-such", &sandbox.at("f")]).ends(205);
     assert_eq!(fs::read_to_string(cli.path("f")).unwrap(), "kept");
     assert_eq!(names(cli), ["f"]);
+}
+
+fn holes(cli: &Cli) {
+    let sandbox = Detached::new(cli, &[]);
+    sandbox
+        .sh("mkdir d; truncate -s 64M d/f; echo end >> d/f")
+        .ends(0);
+    cli.run(&["cp", &sandbox.at("d/f"), "f"]).ends(0);
+    cli.run(&["cp", &sandbox.at("d"), "d"]).ends(0);
+    for name in ["f", "d/f"] {
+        let meta = cli.path(name).metadata().unwrap();
+        assert_eq!(meta.len(), (64 << 20) + 4, "{name}");
+        assert!(meta.blocks() * 512 < 1 << 20, "{name}: {}", meta.blocks());
+        assert!(fs::read(cli.path(name)).unwrap().ends_with(b"\0end\n"));
+    }
+}
+
+fn deep(cli: &Cli) {
+    let sandbox = Detached::new(cli, &[]);
+    sandbox
+        .sh("i=0; mkdir t; cd t; while [ $i -lt 1500 ]; do mkdir ddd; cd -P ddd; i=$((i+1)); done")
+        .ends(0);
+    let out = cli.run(&["cp", &sandbox.at("t"), "t"]).ends(201);
+    assert!(out.stderr.contains("levels deep"), "{}", out.stderr);
 }
 
 fn listing(cli: &Cli) {

@@ -11,6 +11,7 @@ mod files;
 mod host;
 mod isolation;
 mod pty;
+mod races;
 mod signals;
 mod streams;
 mod verbs;
@@ -46,7 +47,9 @@ fn main() -> ExitCode {
         let absent = unusable(backend, &[]);
         let gate = |case: &Case| gated(backend, *case, absent.as_deref());
         trials.extend(cases.map(gate));
-        let detached = [detached::CASES, files::CASES].into_iter().flatten();
+        let detached = [detached::CASES, files::CASES, races::CASES]
+            .into_iter()
+            .flatten();
         // What a backend does not declare is not required of it.
         match unusable(backend, &["-d"]).filter(|_| absent.is_none()) {
             Some(reason) => trials.extend(detached.map(|case| ignored(backend, *case, &reason))),

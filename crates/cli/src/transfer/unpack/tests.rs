@@ -31,6 +31,13 @@ impl Host {
         self.outer.path().join("dst")
     }
 
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.dst()).unwrap();
+        entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect()
+    }
+
     fn unpack(&self, tar: &[u8]) -> Result<Unpacked, namzu_sandbox::Error> {
         let root = File::open(self.dst()).unwrap();
         unpack(tar, root.as_fd(), LIMITS)
@@ -267,6 +274,7 @@ fn a_directory_is_never_replaced_by_a_file() {
     fs::write(host.dst().join("d/kept"), "").unwrap();
     host.refuses(&Tar::default().file("d", "x").end(), "in the way");
     assert!(host.dst().join("d/kept").exists());
+    assert_eq!(host.names(), ["d"]);
 }
 
 #[test]
@@ -292,7 +300,7 @@ fn more_than_the_limit_stops_before_it_is_written() {
     );
     let err = host.unpack(&tar.end()).unwrap_err();
     assert_eq!(err.code(), ErrorCode::InvalidArgument);
-    assert_eq!(host.dst().join("big").metadata().unwrap().len(), 0);
+    assert_eq!(host.names(), ["a"]);
 }
 
 #[test]
@@ -325,8 +333,10 @@ fn a_size_that_only_the_header_claims_is_no_allocation() {
 fn a_stream_that_ends_early_is_a_violation() {
     let tar = Tar::default().file("a", &"x".repeat(2000)).end();
     for cut in [1, 511, 513, 1500] {
-        let err = Host::new().unpack(&tar[..cut]).unwrap_err();
+        let host = Host::new();
+        let err = host.unpack(&tar[..cut]).unwrap_err();
         assert_eq!(err.code(), ErrorCode::ProtocolViolation, "{cut}");
+        assert!(host.names().is_empty(), "{:?}", host.names());
     }
 }
 
@@ -413,4 +423,17 @@ fn many_refusals_are_counted_and_few_are_named() {
     }
     let done = Host::new().unpack(&tar.end()).unwrap();
     assert_eq!((done.refused, done.reasons.len()), (100, 20));
+}
+
+#[test]
+fn a_tree_that_is_too_deep_stops_with_a_word() {
+    let long = |levels: usize| {
+        let name = format!("{}f", "d/".repeat(levels));
+        let tar = Tar::default().entry(EntryType::GNULongName, "long", "", 0o644, name.as_bytes());
+        tar.file("x", "x").end()
+    };
+    assert_eq!(Host::new().unpack(&long(200)).unwrap().bytes, 1);
+    let err = Host::new().unpack(&long(202)).unwrap_err();
+    assert_eq!(err.code(), ErrorCode::InvalidArgument);
+    assert!(err.to_string().contains("levels deep"), "{err}");
 }
