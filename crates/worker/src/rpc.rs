@@ -116,6 +116,12 @@ where
         let message = messages.next().await?;
         let message =
             message.ok_or_else(|| Error::new(Code::InvalidArgument, "no message was sent"))?;
+        // To its end: an HTTP/1.1 connection whose request was not read whole is closed after the
+        // reply, under the hands of a client that wants to use it again.
+        if messages.next().await?.is_some() {
+            let text = "more than one message was sent";
+            return Err(Error::new(Code::InvalidArgument, text));
+        }
         method(message).await
     };
     let replies = within(deadline, call).await;

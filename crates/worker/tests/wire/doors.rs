@@ -392,3 +392,35 @@ fn a_peer_that_opens_and_resets_without_end_is_cut_off() {
     healthy.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
 }
+
+#[tokio::test]
+async fn a_connection_is_kept_though_the_end_of_a_request_comes_late() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let _worker = reachable(&["--listen", &format!("unix:{}", path.display())], &[]);
+    let mut stream = UnixStream::connect(&path).await.unwrap();
+    let message = r#"{"process":{"cmd":"true"},"stdin":false}"#;
+    let length = u32::try_from(message.len()).unwrap();
+    let mut request =
+        b"POST /process.Process/Start HTTP/1.1\r\nhost: x\r\nx-access-token: secret\r\n\
+        content-type: application/connect+json\r\ntransfer-encoding: chunked\r\n\r\n"
+            .to_vec();
+    request.extend_from_slice(format!("{:x}\r\n\0", length + 5).as_bytes());
+    request.extend_from_slice(&length.to_be_bytes());
+    request.extend_from_slice(message.as_bytes());
+    request.extend_from_slice(b"\r\n");
+    for _ in 0..3 {
+        stream.write_all(&request).await.unwrap();
+        // Long enough for the command to have ended, were it started already.
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        stream.write_all(b"0\r\n\r\n").await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n0\r\n\r\n") {
+            let read = stream.read_buf(&mut answer).await.unwrap();
+            assert!(read > 0, "{}", String::from_utf8_lossy(&answer));
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 200"));
+    }
+}
