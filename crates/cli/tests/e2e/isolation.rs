@@ -103,15 +103,17 @@ fn doctor(cli: &Cli) {
     let fake = cli.path("bwrap");
     std::fs::write(&fake, script).unwrap();
     std::fs::set_permissions(&fake, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let search: Vec<_> = std::iter::once(cli.dir.path().to_owned())
-        .chain(std::env::split_paths(&path))
-        .collect();
     for json in [&[][..], &["--json"]] {
         let mut command = cli.command(&[&["doctor"], json].concat());
-        command.env("PATH", std::env::join_paths(&search).unwrap());
+        command.env("NAMZU_SANDBOX_BWRAP", &fake);
         let out = crate::cli::Running::start(&mut command).finish();
         assert!((200..220).contains(&out.code), "{out:?}");
         assert!(out.text().contains("bubblewrap"), "{out:?}");
         assert!(out.stderr.contains("error"), "{out:?}");
     }
+    // In `PATH`, as in the virtual environment of a project, it is not even looked at.
+    let mut command = cli.command(&["doctor"]);
+    command.env("PATH", cli.dir.path());
+    let out = crate::cli::Running::start(&mut command).finish().ends(0);
+    assert!(!out.text().contains(fake.to_str().unwrap()), "{out:?}");
 }
