@@ -64,8 +64,8 @@ fn every_mount_has_its_default_path_and_mode() {
 #[test]
 fn the_workspace_is_where_outputs_are() {
     let mut layout = full();
-    layout.outputs = Some(in_image(Some("/work/out")));
-    assert_eq!(ValidLayout::new(&layout).unwrap().workspace(), "/work/out");
+    layout.outputs = Some(in_image(Some("/data/out")));
+    assert_eq!(ValidLayout::new(&layout).unwrap().workspace(), "/data/out");
 }
 
 #[test]
