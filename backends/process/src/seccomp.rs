@@ -322,21 +322,27 @@ impl Program {
         self.answer(ALLOW);
 
         // A core limit other than the one set at the start has the host's crash handler run.
-        // Whatever is asked for, there is no core, so nothing is lost by the pretence.
+        // Whatever is asked for, there is no core, so nothing is lost by the pretence; but whoever
+        // also asks for the limit before gets an error, as no filter can write one.
         // `RLIMIT_CORE`, whose type differs between libraries.
         let core = 4;
         self.deny_values(libc::SYS_setrlimit, 0, &[core], PRETEND);
-        self.unless_equal_skip(number(libc::SYS_prlimit64), 11);
+        self.unless_equal_skip(number(libc::SYS_prlimit64), 16);
         self.load(arg(2));
         self.push(JUMP_IF_EQUAL, 0, 2, 0);
         self.load(arg(2) + 4);
-        self.push(JUMP_IF_EQUAL, 6, 0, 0); // only asks
+        self.push(JUMP_IF_EQUAL, 11, 0, 0); // only asks
         self.load(arg(0));
         self.push(JUMP_IF_EQUAL, 1, 0, 0);
         self.answer(NOT_PERMITTED);
         self.load(arg(1));
-        self.push(JUMP_IF_EQUAL, 0, 1, core);
+        self.push(JUMP_IF_EQUAL, 0, 6, core);
+        self.load(arg(3));
+        self.push(JUMP_IF_EQUAL, 0, 3, 0);
+        self.load(arg(3) + 4);
+        self.push(JUMP_IF_EQUAL, 0, 1, 0);
         self.answer(PRETEND);
+        self.answer(NOT_PERMITTED);
         self.answer(ALLOW);
     }
 

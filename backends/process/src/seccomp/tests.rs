@@ -165,6 +165,9 @@ fn a_process_may_change_itself_and_no_other() {
         assert_eq!(set(1, CORE), NOT_PERMITTED);
         assert_eq!(set(0, CORE), PRETEND);
         assert_eq!(set(0, 1 << 32 | CORE), PRETEND);
+        let exchange = |resource| call(libc::SYS_prlimit64, &[0, resource, POINTER, pointer]);
+        assert_eq!(exchange(CORE), NOT_PERMITTED);
+        assert_eq!(exchange(NOFILE), ALLOW);
     }
     assert_eq!(call(libc::SYS_prlimit64, &[1, NOFILE, 0, 1]), ALLOW, "asks");
     assert_eq!(call(libc::SYS_prlimit64, &[0, CORE, 0, 1]), ALLOW, "asks");
