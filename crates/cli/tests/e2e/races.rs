@@ -133,6 +133,7 @@ fn stopped(cli: &Cli) {
         let from = sandbox.at(from);
         let mut copy = Running::start(&mut cli.command(&["cp", "--max-size", "2t", &from, dir]));
         while names(dir) == 0 {
+            assert!(copy.child.try_wait().unwrap().is_none(), "it ended early");
             std::thread::yield_now();
         }
         copy.signal(rustix::process::Signal::INT);
