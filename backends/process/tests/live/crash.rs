@@ -116,7 +116,8 @@ async fn victim() {
     let mut kept = Vec::new();
     for spec in [limited(), limited(), SandboxSpec::default()] {
         let sandbox = provider.create(spec).await.unwrap();
-        let busy = "trap '' TERM HUP INT; setsid sleep 1000 & (sleep 1001 &); sleep 1002 & echo up; wait";
+        let busy =
+            "trap '' TERM HUP INT; setsid sleep 1000 & (sleep 1001 &); sleep 1002 & echo up; wait";
         let mut process = sandbox
             .spawn(ExecRequest::new(["/bin/sh", "-c", busy]))
             .await
