@@ -74,7 +74,8 @@ pub(crate) fn destination(path: Option<&Path>) -> Result<Option<Destination>, Fa
     };
     let failed = |err: io::Error| local(format!("creating the report `{}`", path.display()), err);
     if host_path::is_device(path) {
-        let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::NOCTTY | OFlags::CLOEXEC;
+        // Behind `/dev/fd/3` may be a file that others write to as well: nothing of it is lost.
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file =
             rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
         return Ok(Some(Destination::Device(file.into())));

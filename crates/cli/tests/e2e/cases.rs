@@ -14,6 +14,7 @@ pub(crate) const CASES: &[Case] = &[
     ("a_workdir_that_is_not_there_is_refused", workdir_missing),
     ("json_reports_on_standard_error_alone", json),
     ("a_report_goes_to_its_file", report),
+    ("a_report_to_a_stream_is_added_to_it", report_stream),
     (
         "an_unwritable_report_stops_before_the_command",
         report_unwritable,
@@ -124,6 +125,21 @@ fn report(cli: &Cli) {
     let report: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(report["status"]["signal"], 9);
     assert_eq!(report["exitCode"], 137);
+}
+
+fn report_stream(cli: &Cli) {
+    let log = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(cli.path("log"))
+        .unwrap();
+    std::fs::write(cli.path("log"), "before\n").unwrap();
+    let mut command = cli.command(&["run", "--report", "/dev/stdout", "--", "echo", "out"]);
+    assert!(command.stdout(log).status().unwrap().success());
+    let text = std::fs::read_to_string(cli.path("log")).unwrap();
+    let (before, report) = text.split_at("before\nout\n".len());
+    assert_eq!(before, "before\nout\n");
+    assert!(report.contains("\"exitCode\":0"), "{report}");
 }
 
 fn report_unwritable(cli: &Cli) {
