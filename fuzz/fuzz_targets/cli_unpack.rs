@@ -13,8 +13,22 @@ use libfuzzer_sys::fuzz_target;
 use namzu_fuzz::{take, with_tar_checksums};
 
 #[rustfmt::skip]
+#[path = "../../crates/cli/src/transfer/depth.rs"]
+mod depth;
+#[rustfmt::skip]
+#[path = "../../crates/cli/src/host_path/fresh.rs"]
+mod fresh;
+#[rustfmt::skip]
+#[path = "../../crates/cli/src/transfer/sparse.rs"]
+mod sparse;
+#[rustfmt::skip]
 #[path = "../../crates/cli/src/transfer/unpack.rs"]
 mod unpack;
+
+/// Where the CLI keeps it.
+mod host_path {
+    pub(crate) use crate::fresh::Fresh;
+}
 
 /// Stands in for the CLI's own `failure`, which knows all its commands.
 mod failure {

@@ -1,6 +1,7 @@
 //! Files between the host and a sandbox, with the sandbox as the enemy.
 
 mod bridge;
+mod depth;
 pub(crate) mod download;
 mod pack;
 mod progress;
@@ -9,12 +10,7 @@ mod target;
 mod unpack;
 pub(crate) mod upload;
 
-use namzu_sandbox::{Error, ErrorCode, Phase};
-
 use self::progress::Progress;
-
-/// Deepest directory, either way: each open level of the host costs a descriptor.
-const MAX_DEPTH: usize = 200;
 
 /// How to copy.
 #[derive(Clone, Copy, Debug)]
@@ -25,14 +21,4 @@ pub(crate) struct Options {
     pub(crate) follow: bool,
     /// Show progress, where somebody can see it.
     pub(crate) progress: bool,
-}
-
-/// `path` is more than [`MAX_DEPTH`] levels deep.
-fn too_deep(doing: &str, path: &[u8]) -> Error {
-    let shown = String::from_utf8_lossy(&path[..path.len().min(64)]);
-    Error::new(
-        ErrorCode::InvalidArgument,
-        format!("{doing}: `{shown}`… is more than {MAX_DEPTH} levels deep"),
-    )
-    .during(Phase::Files)
 }

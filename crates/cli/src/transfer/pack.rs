@@ -15,7 +15,7 @@ use rustix::fs::{Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use tar::{Builder, EntryType, Header};
 
-use super::{MAX_DEPTH, too_deep};
+use super::depth::{MAX_DEPTH, too_deep};
 use crate::failure::local;
 
 /// What was left out, and how much was packed.

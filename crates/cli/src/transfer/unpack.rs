@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use tar::{Archive, EntryType, PaxExtensions};
 
-use super::MAX_DEPTH;
+use super::depth::{MAX_DEPTH, too_deep};
 use super::sparse::Sparse;
 use crate::failure::local;
 use crate::host_path::Fresh;
@@ -198,7 +198,7 @@ impl Entry<'_> {
     ) -> Outcome {
         let mut parts = components(self.name)?;
         if parts.len() > MAX_DEPTH + 1 {
-            return Err(super::too_deep("unpacking", self.name).into());
+            return Err(too_deep("unpacking", self.name).into());
         }
         match kind {
             EntryType::Directory => self.directory(parts),
