@@ -192,16 +192,33 @@ impl Mux {
 type Answer = Result<http::Response<RecvStream>, h2::Error>;
 
 /// Uploads while listening: a worker that refuses says so before it has read everything.
+///
+/// It then closes the stream, which the upload may see first: the answer still counts.
 async fn race(
     mut response: Pin<&mut ResponseFuture>,
     upload: impl Future<Output = Result<(), Failure>>,
 ) -> Result<Option<Answer>, Failure> {
     let mut upload = pin!(upload);
+    let mut closed = None;
     poll_fn(|cx| {
-        if let Poll::Ready(answer) = response.as_mut().poll(cx) {
-            return Poll::Ready(Ok(Some(answer)));
+        loop {
+            if let Poll::Ready(answer) = response.as_mut().poll(cx) {
+                return Poll::Ready(match (answer, closed.take()) {
+                    (Err(_), Some(failure)) => Err(failure),
+                    (answer, _) => Ok(Some(answer)),
+                });
+            }
+            if closed.is_some() {
+                return Poll::Pending;
+            }
+            match upload.as_mut().poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(())) => return Poll::Ready(Ok(None)),
+                Poll::Ready(Err(failure @ Failure::Source(_))) => return Poll::Ready(Err(failure)),
+                // The answer may have come since it was looked for.
+                Poll::Ready(Err(failure)) => closed = Some(failure),
+            }
         }
-        upload.as_mut().poll(cx).map_ok(|()| None)
     })
     .await
 }
