@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use namzu_types::config::{MAX_CPUS, MAX_MIB, MAX_PROCESSES, MIN_CPUS};
 use namzu_types::{
     Access, Capabilities, Control, Controls, EgressCapabilities, EgressPolicy, Limits, SandboxId,
     SandboxInfo, SandboxSpec, Strength, Tier, Workspace,
@@ -144,8 +145,19 @@ pub fn malformed(spec: &SandboxSpec) -> Vec<String> {
             reasons.push(format!("{what} of more than a hundred years"));
         }
     }
-    if cpus.is_some_and(|cpus| !cpus.is_finite() || cpus <= 0.0) {
-        reasons.push("a processor limit that is no positive number".to_owned());
+    for (bytes, what) in [(memory, "a memory limit"), (disk, "a disk limit")] {
+        if bytes.is_some_and(|bytes| bytes > MAX_MIB << 20) {
+            reasons.push(format!("{what} of more than {MAX_MIB} MiB"));
+        }
+    }
+    if processes.is_some_and(|count| count > MAX_PROCESSES) {
+        reasons.push(format!("a limit on processes of more than {MAX_PROCESSES}"));
+    }
+    // Not a number is in no range.
+    if cpus.is_some_and(|cpus| !(MIN_CPUS..=MAX_CPUS).contains(&cpus)) {
+        reasons.push(format!(
+            "a processor limit that is not between {MIN_CPUS} and {MAX_CPUS}"
+        ));
     }
     for (what, map) in [("variable", &spec.env), ("label", &spec.labels)] {
         for (key, value) in map {

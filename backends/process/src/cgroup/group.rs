@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use namzu_core::janitor::{InCare, Janitor};
 use namzu_core::owner::ProcessName;
+use namzu_types::config::MAX_PROCESSES;
 use namzu_types::{Limits, SandboxId};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -196,9 +197,10 @@ pub(crate) fn oom_kills(events: &File) -> u64 {
         .unwrap_or(0)
 }
 
-/// One more than asked: `bwrap`'s own process, which waits outside, is in the cgroup too.
-fn pids_max(processes: u32) -> u64 {
-    u64::from(processes) + 1
+/// One more than asked: `bwrap`'s own process, which waits outside, is in the cgroup too. The kernel
+/// takes no more than there can be processes.
+fn pids_max(processes: u32) -> u32 {
+    processes.saturating_add(1).min(MAX_PROCESSES)
 }
 
 fn quota(cpus: f64) -> u64 {

@@ -343,9 +343,29 @@ async fn a_sandbox_that_holds_less_than_planned_is_taken_down() {
     }
 }
 
+#[test]
+fn limits_at_their_bounds_make_sense() {
+    let spec = SandboxSpec {
+        limits: Limits {
+            memory: Some(MAX_MIB << 20),
+            disk: Some(MAX_MIB << 20),
+            processes: Some(MAX_PROCESSES),
+            cpus: Some(MAX_CPUS),
+            ..Limits::default()
+        },
+        ..SandboxSpec::default()
+    };
+    assert_eq!(malformed(&spec), [""; 0]);
+}
+
 #[tokio::test]
 async fn what_makes_no_sense_is_no_request() {
-    let bad: [fn(&mut SandboxSpec); 14] = [
+    let bad: [fn(&mut SandboxSpec); 19] = [
+        |s| s.limits.memory = Some((MAX_MIB << 20) + 1),
+        |s| s.limits.disk = Some(u64::MAX),
+        |s| s.limits.processes = Some(MAX_PROCESSES + 1),
+        |s| s.limits.cpus = Some(MAX_CPUS + 1.0),
+        |s| s.limits.cpus = Some(MIN_CPUS / 2.0),
         |s| s.limits.memory = Some(0),
         |s| s.limits.processes = Some(0),
         |s| s.limits.disk = Some(0),

@@ -9,7 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
 use super::{
-    ConfigError, MAX_MIB, MAX_MILLIS, MAX_PROCESSES, SandboxProviderConfig, check, json, schema,
+    ConfigError, MAX_CPUS, MAX_MIB, MAX_MILLIS, MAX_PROCESSES, MIN_CPUS, SandboxProviderConfig,
+    check, json, schema,
 };
 use crate::{Access, Control, EgressPolicy, Limits, SandboxId, SandboxSpec, Workspace};
 
@@ -44,7 +45,7 @@ pub struct SandboxCreateConfig {
     pub access: Option<Access>,
     /// Processors' worth of time, e.g. `0.5`. Not in the TypeScript package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.01, max = 4096.0))]
+    #[schemars(range(min = MIN_CPUS, max = MAX_CPUS))]
     pub cpus: Option<f64>,
     /// MiB that may be written to the sandbox's own scratch space. Not in the TypeScript package.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -36,9 +36,13 @@ use crate::{ContainerSandboxLayout, Control, EgressPolicy, Secret, ValueSource};
 /// can hold.
 pub(crate) const MAX_MILLIS: u64 = 2_147_483_647;
 /// The largest memory or disk that a configuration may name, in MiB: 16 TiB.
-pub(crate) const MAX_MIB: u64 = 16_777_216;
+pub const MAX_MIB: u64 = 16_777_216;
 /// The most processes that a configuration may name: the kernel's own ceiling.
-pub(crate) const MAX_PROCESSES: u32 = 4_194_304;
+pub const MAX_PROCESSES: u32 = 4_194_304;
+/// The least processor time that a configuration may name.
+pub const MIN_CPUS: f64 = 0.01;
+/// The most processor time that a configuration may name.
+pub const MAX_CPUS: f64 = 4096.0;
 
 fn default_network() -> String {
     "none".to_owned()
@@ -70,7 +74,7 @@ pub struct SandboxProviderConfig {
     pub default_max_processes: Option<u32>,
     /// Processors' worth of time, e.g. `0.5`; no limit when absent. Not in the TypeScript package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.01, max = 4096.0))]
+    #[schemars(range(min = MIN_CPUS, max = MAX_CPUS))]
     pub default_cpus: Option<f64>,
     /// MiB that may be written to the sandbox's own scratch space; no limit when absent. Not in
     /// the TypeScript package.
