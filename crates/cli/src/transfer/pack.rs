@@ -4,14 +4,14 @@
 //! path: every entry is opened below its directory without following links.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
 use namzu_sandbox::Error;
-use rustix::fs::{Dir, FileType, Mode, OFlags};
+use rustix::fs::{Dir, Mode, OFlags};
 use rustix::io::Errno;
 use tar::{Builder, EntryType, Header};
 
@@ -100,13 +100,13 @@ impl<W: Write> Packer<W> {
             .metadata()
             .map_err(|err| local(format!("reading {}", shown(path)), err))?;
         if meta.is_dir() {
-            self.append(EntryType::Directory, path, meta.mode(), 0, io::empty())?;
+            self.append(header(EntryType::Directory, &meta, 0), path, io::empty())?;
             self.directory(file.as_fd(), path, depth + 1)
         } else if meta.is_file() {
             let size = meta.len();
             // The header has stated the size: a file that shrinks is filled up, one that grows cut.
             let body = (&file).take(size).chain(io::repeat(0)).take(size);
-            self.append(EntryType::Regular, path, meta.mode(), size, body)
+            self.append(header(EntryType::Regular, &meta, size), path, body)
         } else {
             self.skip(path);
             Ok(())
@@ -119,11 +119,10 @@ impl<W: Write> Packer<W> {
             Err(Errno::NOENT | Errno::INVAL) => return Ok(()),
             Err(errno) => return Err(local(format!("reading {}", shown(path)), errno)),
         };
-        let mut header = header(
-            EntryType::Symlink,
-            FileType::Symlink.as_raw_mode() | 0o777,
-            0,
-        );
+        let mut header = Header::new_gnu();
+        header.set_entry_type(EntryType::Symlink);
+        header.set_mode(0o777);
+        header.set_size(0);
         self.builder
             .append_link(
                 &mut header,
@@ -133,16 +132,9 @@ impl<W: Write> Packer<W> {
             .map_err(|err| local(format!("packing {}", shown(path)), err))
     }
 
-    fn append(
-        &mut self,
-        kind: EntryType,
-        path: &[u8],
-        mode: u32,
-        size: u64,
-        body: impl Read,
-    ) -> Result<(), Error> {
+    fn append(&mut self, mut header: Header, path: &[u8], body: impl Read) -> Result<(), Error> {
         self.builder
-            .append_data(&mut header(kind, mode, size), OsStr::from_bytes(path), body)
+            .append_data(&mut header, OsStr::from_bytes(path), body)
             .map_err(|err| local(format!("packing {}", shown(path)), err))
     }
 
@@ -151,12 +143,15 @@ impl<W: Write> Packer<W> {
     }
 }
 
-/// A header without the host's owner, times or special bits: none of them is the sandbox's concern.
-fn header(kind: EntryType, mode: u32, size: u64) -> Header {
+/// A header without the host's owner or special bits: neither is the sandbox's concern. When a file
+/// was last changed is: tools compare it, and some refuse the epoch.
+fn header(kind: EntryType, meta: &Metadata, size: u64) -> Header {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
-    header.set_mode(mode & 0o777);
+    header.set_mode(meta.mode() & 0o777);
     header.set_size(size);
+    // A time before 1970 has no place in a header.
+    header.set_mtime(u64::try_from(meta.mtime()).unwrap_or(0));
     header
 }
 

@@ -55,3 +55,24 @@ fn a_pipe_and_a_socket_are_left_out_and_hold_nothing_up() {
     let packed = pack(dir.as_fd(), &mut tar).unwrap();
     assert_eq!(packed.skipped, ["`pipe`", "`socket`"]);
 }
+
+#[test]
+fn a_file_keeps_the_time_of_its_last_change() {
+    use std::time::{Duration, UNIX_EPOCH};
+    let from = tempfile::tempdir().unwrap();
+    for (name, time) in [
+        ("a", UNIX_EPOCH + Duration::from_secs(1_000_000_000)),
+        ("b", UNIX_EPOCH - Duration::from_secs(1_000_000_000)),
+    ] {
+        let file = File::create(from.path().join(name)).unwrap();
+        file.set_modified(time).unwrap();
+    }
+    let mut packed = Vec::new();
+    pack(File::open(from.path()).unwrap().as_fd(), &mut packed).unwrap();
+    let times: Vec<_> = tar::Archive::new(packed.as_slice())
+        .entries()
+        .unwrap()
+        .map(|entry| entry.unwrap().header().mtime().unwrap())
+        .collect();
+    assert_eq!(times, [1_000_000_000, 0]);
+}
