@@ -16,10 +16,26 @@ are checked against; the create options have [one](../schema/create.schema.json)
 tier, runtime, service or engine is refused with the path of the offender and what may stand there, and
 everything that is wrong with a document is reported at once.
 
+Every backend's shape is read by every build, so that a document is checked before the backend exists. `process` (engine
+`bubblewrap`) and `passthrough` are written; the others are refused by name when a provider is made
+(`backend_not_available`): `namzu-sandbox backends` lists what your build has.
+
 The smallest document:
 
 ```json
 { \"backend\": { \"tier\": \"process\" } }
+```
+
+A usual one:
+
+```json
+{
+  \"backend\": { \"tier\": \"process\", \"engine\": \"auto\" },
+  \"defaultEgress\": { \"kind\": \"deny-all\" },
+  \"defaultMemoryLimitMb\": 512,
+  \"defaultMaxProcesses\": 64,
+  \"defaultTimeoutMs\": 60000
+}
 ```
 
 ## Secrets
