@@ -115,7 +115,11 @@ impl Starting {
             }
         }
         let pid = child_pid(&text).ok_or(None)?;
-        let init = Init::open(pid).map_err(|err| Some(Error::Start(err)))?;
+        let init = Init::open(pid).map_err(|err| match err.raw_os_error() {
+            // It ended before we looked: `bwrap` says why.
+            Some(libc::ESRCH) => None,
+            _ => Some(Error::Start(err)),
+        })?;
         *info = Info::Pid(init);
         Ok(pid)
     }
@@ -351,5 +355,24 @@ mod tests {
         assert_eq!(pid("{\"child-pid\": 0}"), None);
         assert_eq!(pid("{\"child-pid\": -1}"), None);
         assert_eq!(pid(""), None);
+    }
+
+    #[tokio::test]
+    async fn a_sandbox_that_ended_before_it_was_seen_is_left_to_its_cause() {
+        use std::io::Write as _;
+
+        let mut gone = namzu_core::spawn::command("true").spawn().unwrap();
+        let pid = gone.id().unwrap();
+        gone.wait().await.unwrap();
+        let (ours, mut theirs) = io::pipe().unwrap();
+        write!(theirs, "{{\"child-pid\": {pid}}}").unwrap();
+        drop(theirs);
+        let mut starting = Starting::new(
+            gone,
+            pipe::Receiver::from_owned_fd(ours.into()).unwrap(),
+            None,
+            LastWords::new().unwrap(),
+        );
+        assert!(matches!(starting.pid().await, Err(None)));
     }
 }
