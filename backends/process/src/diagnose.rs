@@ -9,6 +9,7 @@ use namzu_types::{SandboxSpec, Strength};
 use crate::backend::ProcessBackend;
 use crate::bubblewrap::locate::{Bwrap, find};
 use crate::config::{Config, LABEL};
+use crate::error::DOCTOR;
 use crate::limits::Means;
 use crate::probe;
 
@@ -35,7 +36,7 @@ fn problem(subject: &str, err: &Error) -> Finding {
         subject,
         Verdict::Problem,
         Chain(err).to_string(),
-        err.hint().map(str::to_owned),
+        err.hint().filter(|hint| *hint != DOCTOR).map(str::to_owned),
     )
 }
 
@@ -127,7 +128,7 @@ async fn sandbox() -> Finding {
         Ok(()) => finding(
             SUBJECT,
             Verdict::Ok,
-            "made, and taken down".to_owned(),
+            "a sandbox can be built: one was made, and taken down".to_owned(),
             None,
         ),
         Err(err) => problem(SUBJECT, &err),

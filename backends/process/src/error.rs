@@ -8,6 +8,9 @@ use namzu_types::SandboxId;
 
 use crate::config::LABEL;
 
+/// The hint of what cannot be explained from here. `doctor` itself leaves it out.
+pub(crate) const DOCTOR: &str = "see what this host lacks: `namzu-sandbox doctor`";
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("the `{0}` engine of the process tier is not written yet")]
@@ -16,7 +19,7 @@ pub(crate) enum Error {
     Host { what: String, fix: String },
     #[error("cannot ask bwrap what it can do")]
     Bwrap(#[source] io::Error),
-    #[error("{path} is older than bubblewrap 0.6", path = .0.display())]
+    #[error("{path} is not bubblewrap, or older than 0.6", path = .0.display())]
     OldBwrap(PathBuf),
     #[error("cannot use {path} as workspace: {why}", path = path.display())]
     Workspace {
@@ -44,6 +47,13 @@ pub(crate) enum Error {
     DiskOfHost(PathBuf),
     #[error("this host lets nobody limit {0}")]
     Limit(&'static str),
+    #[error("this process may set no limit on {what} above {most}")]
+    HardLimit {
+        what: &'static str,
+        most: String,
+        /// The shell's name of the hard limit.
+        ulimit: &'static str,
+    },
     #[error("a limit of {0} is too small to start anything")]
     TooSmall(&'static str),
     #[error("cannot make the sandbox's cgroup")]
@@ -85,9 +95,11 @@ impl Error {
             Self::Host { .. } | Self::OldBwrap(_) => ErrorCode::HostUnsupported,
             Self::Workspace { .. } | Self::WorkspaceLink { .. } => ErrorCode::ConfigInvalid,
             Self::TooSmall(_) => ErrorCode::InvalidArgument,
-            Self::Egress(_) | Self::Limit(_) | Self::DiskOfHost(_) | Self::Foreign(_) => {
-                ErrorCode::Unsupported
-            }
+            Self::Egress(_)
+            | Self::Limit(_)
+            | Self::HardLimit { .. }
+            | Self::DiskOfHost(_)
+            | Self::Foreign(_) => ErrorCode::Unsupported,
             Self::Exists(_) => ErrorCode::AlreadyExists,
             Self::NotFound(_) => ErrorCode::NotFound,
             Self::OutOfMemory => ErrorCode::OutOfMemory,
@@ -129,6 +141,10 @@ impl Error {
             Self::Limit(_) => "run as root, or where a cgroup v2 subtree is delegated: \
                  `systemd-run --user --scope -p Delegate=yes COMMAND`"
                 .to_owned(),
+            Self::HardLimit { most, ulimit, .. } => format!(
+                "ask for {most} at most, raise the hard limit (`ulimit -H {ulimit}`), or run where \
+                 a cgroup v2 subtree is delegated"
+            ),
             Self::DiskOfHost(_) => {
                 "drop the disk limit, which a quota of the host can stand in for, or mount the \
                  directory read-only"
@@ -137,6 +153,7 @@ impl Error {
             Self::Foreign(_) => {
                 "destroy it from the container, or the host, in which it was made".to_owned()
             }
+            Self::Start(_) | Self::NotBuilt { .. } => DOCTOR.to_owned(),
             _ => return None,
         })
     }

@@ -1,7 +1,7 @@
 //! What holds each limit on this host, and how firmly.
 
 use namzu_types::{Access, ControlReport, Limits, Strength, Workspace};
-use rustix::process::{Pid, Resource, Rlimit, geteuid, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, geteuid, getrlimit, prlimit};
 
 use crate::cgroup::Hierarchy;
 use crate::error::Error;
@@ -13,6 +13,23 @@ pub(crate) struct Means {
     /// `RLIMIT_NPROC` counts the sandbox's processes alone: Linux 5.14 and newer count by user
     /// namespace, and never for the host's root.
     pub(crate) rlimit_pids: bool,
+    pub(crate) hard: Hard,
+}
+
+/// Above these no resource limit can be set; `None` is no ceiling.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Hard {
+    data: Option<u64>,
+    processes: Option<u64>,
+}
+
+impl Hard {
+    fn find() -> Self {
+        Self {
+            data: getrlimit(Resource::Data).maximum,
+            processes: getrlimit(Resource::Nproc).maximum,
+        }
+    }
 }
 
 /// Less than this and the worker itself does not start.
@@ -28,6 +45,7 @@ impl Means {
         Self {
             cgroups: Hierarchy::find(),
             rlimit_pids: !geteuid().is_root() && kernel_is_at_least(5, 14),
+            hard: Hard::find(),
         }
     }
 
@@ -99,6 +117,32 @@ impl Means {
         }
         if limits.cpus.is_some() && self.cpu() == Strength::None {
             return Err(Error::Limit("processor time"));
+        }
+        self.check_hard(limits)
+    }
+
+    /// What `set_rlimits` could not set.
+    fn check_hard(&self, limits: &Limits) -> Result<(), Error> {
+        let above = |wanted: u64, hard: Option<u64>| hard.filter(|hard| wanted > *hard);
+        if let Some(bytes) = limits.memory
+            && !self.holds(Hierarchy::limits_memory)
+            && let Some(hard) = above(bytes, self.hard.data)
+        {
+            return Err(Error::HardLimit {
+                what: "memory",
+                most: human(hard),
+                ulimit: "-d",
+            });
+        }
+        if let Some(count) = limits.processes
+            && !self.holds(Hierarchy::limits_pids)
+            && let Some(hard) = above(count.into(), self.hard.processes)
+        {
+            return Err(Error::HardLimit {
+                what: "processes",
+                most: hard.to_string(),
+                ulimit: "-u",
+            });
         }
         Ok(())
     }
@@ -286,6 +330,7 @@ mod tests {
         let none = Means {
             cgroups: None,
             rlimit_pids: false,
+            hard: Hard::default(),
         };
         let limits = |limits| none.check(&limits);
         assert!(limits(Limits::default()).is_ok());
@@ -304,6 +349,44 @@ mod tests {
             Err(Error::TooSmall(_))
         ));
         assert_eq!(none.memory(), Strength::BestEffort);
+    }
+
+    #[test]
+    fn limits_above_the_hard_ones_are_refused() {
+        let means = Means {
+            cgroups: None,
+            rlimit_pids: true,
+            hard: Hard {
+                data: Some(64 << 20),
+                processes: Some(50),
+            },
+        };
+        let memory = |mib: u64| Limits {
+            memory: Some(mib << 20),
+            ..Limits::default()
+        };
+        let processes = |count| Limits {
+            processes: Some(count),
+            ..Limits::default()
+        };
+        for held in [memory(64), processes(50)] {
+            assert!(means.check(&held).is_ok(), "{held:?}");
+        }
+        for above in [memory(65), processes(51)] {
+            let err = means.check(&above).unwrap_err();
+            assert!(matches!(err, Error::HardLimit { .. }), "{err}");
+        }
+        // A cgroup takes any.
+        let by_cgroup = Means {
+            cgroups: Some(Hierarchy::V2 {
+                parent: "/".into(),
+                cpu: true,
+            }),
+            ..means
+        };
+        for limits in [memory(65), processes(51)] {
+            assert!(by_cgroup.check(&limits).is_ok(), "{limits:?}");
+        }
     }
 
     #[test]

@@ -148,6 +148,10 @@ fn refused(err: &std::io::Error) -> Error {
             "the kernel is built without these namespaces",
             "use a kernel with CONFIG_USER_NS, CONFIG_PID_NS and CONFIG_NET_NS",
         ),
+        Some(libc::EAGAIN) => (
+            "no more processes may be started (`ulimit -u`, or the limit of a cgroup)",
+            "raise that limit, or end some of this user's processes",
+        ),
         _ if confined_by_seccomp() => (
             "a system-call filter forbids namespaces: this is a container",
             "start the container with `--security-opt seccomp=unconfined`, or choose the \
@@ -214,7 +218,13 @@ mod tests {
 
     #[test]
     fn every_refusal_has_a_fix() {
-        for errno in [libc::ENOSPC, libc::EINVAL, libc::EPERM, libc::EACCES] {
+        for errno in [
+            libc::ENOSPC,
+            libc::EINVAL,
+            libc::EAGAIN,
+            libc::EPERM,
+            libc::EACCES,
+        ] {
             let err = refused(&std::io::Error::from_raw_os_error(errno));
             let err = err.during(namzu_core::Phase::Plan);
             assert_eq!(err.code(), namzu_core::ErrorCode::HostUnsupported);

@@ -225,6 +225,7 @@ mod tests {
         for _ in 0..2 {
             let err = backend.plan(&SandboxSpec::default()).await.unwrap_err();
             assert!(err.to_string().contains("no such luck"), "{err}");
+            assert!(err.hint().is_some());
         }
     }
 
