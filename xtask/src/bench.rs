@@ -1,12 +1,11 @@
 //! `cargo xtask bench process`: the figures of `docs/benchmarks.md`, with the peers installed.
 
-use std::path::Path;
-
 use anyhow::{Context, Result, bail};
 
 use crate::system;
 
-const PEERS: &str = "target/bench-peers";
+/// Where the peers are, below the folder cargo builds in.
+const PEERS: &str = "bench-peers";
 const SRT: &str = "@anthropic-ai/sandbox-runtime";
 
 /// Installs the peers, builds the command line and runs one group of benchmarks.
@@ -26,14 +25,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     ] {
         system::ensure(program, package)?;
     }
-    let peers = Path::new(PEERS);
-    std::fs::create_dir_all(peers).context("cannot make a folder for the peers")?;
+    let target = system::target()?;
+    let peers = target.join(PEERS);
+    std::fs::create_dir_all(&peers).context("cannot make a folder for the peers")?;
     if !peers.join("node_modules/.bin/srt").exists() {
         std::fs::write(peers.join("package.json"), r#"{"private": true}"#)?;
         system::run(
             system::command("npm")
                 .args(["install", "--silent", SRT])
-                .current_dir(peers),
+                .current_dir(&peers),
         )?;
     }
     system::run(system::cargo().args([
@@ -55,10 +55,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
                 "--",
             ])
             .args(rest)
-            .env("NAMZU_BENCH_PEERS", peers.canonicalize()?)
-            .env(
-                "NAMZU_BENCH_CLI",
-                Path::new("target/release/namzu-sandbox").canonicalize()?,
-            ),
+            .env("NAMZU_BENCH_PEERS", &peers)
+            .env("NAMZU_BENCH_CLI", target.join("release/namzu-sandbox")),
     )
 }

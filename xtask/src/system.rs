@@ -1,10 +1,11 @@
 //! What the tests and the quick start need from the system, installed through its own package
 //! manager.
 
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 /// One package manager, and the words with which it installs without asking.
 struct Manager {
@@ -90,9 +91,29 @@ pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     Command::new(program)
 }
 
-/// The same cargo that runs us.
+/// The same cargo that runs us, in the root of the workspace.
 pub(crate) fn cargo() -> Command {
-    command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut cargo = command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(crate::root());
+    cargo
+}
+
+/// The folder that [`cargo`] builds in, absolute: where the environment or a configuration puts it.
+///
+/// # Errors
+///
+/// When cargo does not say.
+pub(crate) fn target() -> Result<PathBuf> {
+    let asked = cargo()
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start cargo")?;
+    let told: Value = serde_json::from_slice(&asked.stdout).context("cargo says nothing of us")?;
+    told["target_directory"]
+        .as_str()
+        .map(PathBuf::from)
+        .context("cargo does not say where it builds")
 }
 
 /// Whether a program is found on `PATH`.

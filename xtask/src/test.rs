@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 
 use crate::system;
 
-/// Where the SDK tests look: the folder cargo gives integration tests.
-const SDKS: &str = "target/tmp/e2b-sdk";
+/// Where the SDK tests look, below the folder cargo builds in: in what it gives integration tests.
+const SDKS: &str = "tmp/e2b-sdk";
 const PYTHON_SDKS: &[&str] = &["2.63.0", "2.37.1"];
 const NODE_SDK: &str = "2.51.0";
 
@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             ));
         }
     }
-    if let Err(why) = install_sdks(Path::new(SDKS)) {
+    if let Err(why) = install_sdks(&system::target()?.join(SDKS)) {
         say(&format!(
             "{why:#}: the tests that need it will be ignored, or fail where NAMZU_REQUIRE names e2b-sdk"
         ));
