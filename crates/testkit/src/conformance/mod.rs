@@ -123,5 +123,46 @@ fn refuse(arguments: &Arguments, name: &str, why: String, fails: bool) -> ExitCo
         Err(Failed::from(why))
     })
     .with_ignored_flag(!fails);
-    libtest_mimic::run(arguments, vec![trial]).exit_code()
+    libtest_mimic::run(&unavoidable(arguments, fails), vec![trial]).exit_code()
+}
+
+/// The arguments for the one trial that stands for all cases: a filter that would have chosen some
+/// of them must not leave out that they cannot run.
+fn unavoidable(arguments: &Arguments, fails: bool) -> Arguments {
+    let mut arguments = arguments.clone();
+    if fails {
+        arguments.filter = None;
+        arguments.skip.clear();
+        arguments.include_ignored = true;
+        arguments.ignored = false;
+        arguments.bench = false;
+    }
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(typed: &[&str], fails: bool) -> ExitCode {
+        let arguments = Arguments::from_iter([&["conformance"], typed].concat());
+        refuse(&arguments, "mine", "no engine".to_owned(), fails)
+    }
+
+    #[test]
+    fn a_required_backend_that_cannot_run_fails_whatever_is_chosen() {
+        for typed in [
+            &[][..],
+            &["exec::"],
+            &["--exact", "mine::exec::x"],
+            &["--skip", "is_available"],
+            &["--ignored"],
+            &["--bench"],
+        ] {
+            assert_ne!(refused(typed, true), ExitCode::SUCCESS, "{typed:?}");
+        }
+        for typed in [&[][..], &["exec::"]] {
+            assert_eq!(refused(typed, false), ExitCode::SUCCESS, "{typed:?}");
+        }
+    }
 }
