@@ -339,6 +339,18 @@ fn an_unknown_field_is_named_with_what_exists() {
 }
 
 #[test]
+fn a_name_where_an_object_belongs_is_answered_with_an_example() {
+    refused(
+        &json!({"backend": {"tier": "process"}, "defaultEgress": "deny-all"}),
+        &[r#"`defaultEgress`: expects an object, e.g. {"kind":"deny-all"}, found a string"#],
+    );
+    refused(
+        &json!({"backend": "process"}),
+        &[r#"`backend`: expects an object, e.g. {"tier":"process"}, found a string"#],
+    );
+}
+
+#[test]
 fn everything_wrong_is_reported_at_once() {
     let found = reasons(&json!({
         "backend": {

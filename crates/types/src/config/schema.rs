@@ -180,10 +180,14 @@ impl<'a> Walk<'a> {
 
     /// Finds the one branch that `value` means, by its tag, its fields or its type.
     fn check_union(&mut self, branches: &'a [Value], value: &Value, path: &str) {
-        let branches: Vec<&'a Value> = branches.iter().map(|one| self.resolve(one)).collect();
+        let mut branches: Vec<&'a Value> = branches.iter().map(|one| self.resolve(one)).collect();
         // An absent optional field.
         if value.is_null() && branches.iter().any(|one| types(one) == ["null"]) {
             return;
+        }
+        branches.retain(|one| types(one) != ["null"]);
+        if let [only] = branches.as_slice() {
+            return self.check(only, value, path);
         }
         if let Some(tag) = self.tag(&branches) {
             return self.check_tagged(&branches, &tag, value, path);
@@ -204,14 +208,18 @@ impl<'a> Walk<'a> {
     }
 
     fn check_tagged(&mut self, branches: &[&'a Value], tag: &str, value: &Value, path: &str) {
-        let Some(map) = value.as_object() else {
-            return self.refuse(path, format!("expects an object, found {}", kind(value)));
-        };
-        let at = join(path, tag);
         let all: Vec<Value> = branches
             .iter()
             .flat_map(|branch| self.tag_values(branch, tag))
             .collect();
+        let Some(map) = value.as_object() else {
+            let example = all
+                .first()
+                .map_or_else(String::new, |first| format!(", e.g. {{\"{tag}\":{first}}}"));
+            let found = kind(value);
+            return self.refuse(path, format!("expects an object{example}, found {found}"));
+        };
+        let at = join(path, tag);
         let there = || all.iter().map(plain).collect::<Vec<_>>().join(", ");
         let chosen = match map.get(tag) {
             Some(named) => branches
