@@ -207,27 +207,73 @@ impl<B: Backend> Guarded<B> {
 
     /// Holds the backend to `require` with what it says it really gives.
     fn check_required(&self, spec: &SandboxSpec, controls: &Controls) -> Result<()> {
-        let reasons: Vec<_> = spec
+        let lacking: Vec<(Control, Strength)> = spec
             .require
             .iter()
-            .filter(|control| controls.get(**control).strength != Strength::Enforced)
-            .map(|control| {
-                format!(
-                    "`{control}` enforced (here {})",
-                    controls.get(*control).strength
-                )
-            })
+            .map(|control| (*control, controls.get(*control).strength))
+            .filter(|(_, strength)| *strength != Strength::Enforced)
             .collect();
-        if reasons.is_empty() {
+        if lacking.is_empty() {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorCode::Unsupported,
-            "this host cannot hold what was required",
-        )
-        .with_reasons(reasons)
-        .during(Phase::Plan))
+        // Nothing holds what nobody asked for, however much the host could.
+        let unasked: Vec<(Control, &str)> = lacking
+            .iter()
+            .filter(|(_, strength)| *strength == Strength::None)
+            .filter_map(|(control, _)| Some((*control, unasked(*control, &spec.limits)?)))
+            .collect();
+        let reasons = lacking.iter().map(|(control, strength)| {
+            if unasked.iter().any(|(known, _)| known == control) {
+                format!("`{control}` is required but no limit was asked for")
+            } else {
+                format!("`{control}` enforced (here {strength})")
+            }
+        });
+        let message = match unasked.as_slice() {
+            [(control, _)] if lacking.len() == 1 => {
+                format!("{control} is required but no limit was asked for")
+            }
+            all if all.len() == lacking.len() => {
+                "limits are required that were not asked for".to_owned()
+            }
+            _ => "this host cannot hold what was required".to_owned(),
+        };
+        let mut err = Error::new(ErrorCode::Unsupported, message);
+        if lacking.len() > 1 || unasked.is_empty() {
+            err = err.with_reasons(reasons.collect());
+        }
+        if !unasked.is_empty() {
+            let ways: Vec<&str> = unasked.iter().map(|(_, way)| *way).collect();
+            err = err.with_hint(format!("ask for a limit: {}", ways.join("; ")));
+        }
+        Err(err.during(Phase::Plan))
     }
+}
+
+/// How to ask for the limit that `control` is about; `None` where it was asked for, or is no limit.
+const fn unasked(control: Control, limits: &Limits) -> Option<&'static str> {
+    let Limits {
+        memory,
+        processes,
+        cpus,
+        disk,
+        command,
+        lifetime,
+    } = limits;
+    let (asked, way) = match control {
+        Control::Memory => (memory.is_some(), "`--memory 512m`, `defaultMemoryLimitMb`"),
+        Control::Pids => (processes.is_some(), "`--pids 64`, `defaultMaxProcesses`"),
+        Control::Cpu => (cpus.is_some(), "`--cpus 0.5`, `defaultCpus`"),
+        Control::Disk => (disk.is_some(), "`--disk 1g`, `defaultDiskLimitMb`"),
+        Control::WallClock => (
+            command.is_some() || lifetime.is_some(),
+            "`--lifetime 10m`, `defaultLifetimeMs`",
+        ),
+        Control::Filesystem | Control::Network | Control::Processes | Control::Syscalls => {
+            return None;
+        }
+    };
+    if asked { None } else { Some(way) }
 }
 
 #[deny(clippy::missing_trait_methods)]

@@ -319,6 +319,53 @@ async fn a_plan_that_holds_less_than_required_starts_nothing() {
 }
 
 #[tokio::test]
+async fn a_limit_that_is_required_and_not_asked_for_is_no_fault_of_the_host() {
+    let limits = [
+        (Control::Memory, "--memory"),
+        (Control::Pids, "--pids"),
+        (Control::Cpu, "--cpus"),
+        (Control::Disk, "--disk"),
+        (Control::WallClock, "--lifetime"),
+    ];
+    let guarded = Guarded(Fake {
+        capabilities: Some(ALL),
+        ..Fake::default()
+    });
+    for (control, flag) in limits {
+        let spec = SandboxSpec {
+            require: vec![control],
+            ..SandboxSpec::default()
+        };
+        let err = guarded.plan(&spec).await.unwrap_err();
+        assert_eq!(
+            err.to_string(),
+            format!("{control} is required but no limit was asked for")
+        );
+        assert!(err.hint().is_some_and(|hint| hint.contains(flag)), "{err}");
+    }
+    let asked = SandboxSpec {
+        require: vec![Control::Memory],
+        limits: Limits {
+            memory: Some(1 << 30),
+            ..Limits::default()
+        },
+        ..SandboxSpec::default()
+    };
+    let both = SandboxSpec {
+        require: vec![Control::Memory, Control::Syscalls],
+        ..SandboxSpec::default()
+    };
+    for (spec, reasons) in [(asked, 1), (both, 2)] {
+        let err = guarded.plan(&spec).await.unwrap_err();
+        assert!(
+            err.to_string().starts_with("this host cannot hold"),
+            "{err}"
+        );
+        assert_eq!(err.reasons().len(), reasons);
+    }
+}
+
+#[tokio::test]
 async fn a_sandbox_that_holds_less_than_planned_is_taken_down() {
     for stuck in [false, true] {
         let mut planned = Controls::default();
