@@ -4,6 +4,7 @@
 //! walls are really built.
 
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -150,6 +151,8 @@ fn key(bwrap: &Path) -> Option<String> {
     let program = fs::metadata(bwrap).ok()?;
     let inode = |file| fs::metadata(file).map(|found| found.ino()).ok();
     let (users, mounts) = (inode("/proc/self/ns/user")?, inode("/proc/self/ns/mnt")?);
+    // The number of a namespace is given again once it is gone, to one with another `/proc` too.
+    let mounted = root_and_proc(&fs::read_to_string("/proc/self/mountinfo").ok()?);
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let held: Vec<&str> = status
         .lines()
@@ -160,7 +163,7 @@ fn key(bwrap: &Path) -> Option<String> {
         })
         .collect();
     Some(format!(
-        "{}\n{} {} {} {} {}\n{users} {mounts}\n{}\n{}\n{}",
+        "{}\n{} {} {} {} {}\n{users} {mounts} {mounted}\n{}\n{}\n{}",
         boot.trim(),
         bwrap.display(),
         program.dev(),
@@ -171,6 +174,19 @@ fn key(bwrap: &Path) -> Option<String> {
         fs::read_to_string("/proc/self/attr/current").unwrap_or_default(),
         probe::settings(),
     ))
+}
+
+/// A hash of what decides whether one can pivot and mount a `/proc`. Of nothing else: other mounts
+/// come and go all the time.
+fn root_and_proc(mounts: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for line in mounts.lines() {
+        let at = line.split(' ').nth(4).unwrap_or_default();
+        if at == "/" || at == "/proc" || at.starts_with("/proc/") {
+            line.hash(&mut hasher);
+        }
+    }
+    hasher.finish()
 }
 
 fn remembers(path: &Path, key: &str) -> bool {
@@ -227,6 +243,15 @@ mod tests {
             assert!(err.to_string().contains("no such luck"), "{err}");
             assert!(err.hint().is_some());
         }
+    }
+
+    #[test]
+    fn another_proc_is_another_proof() {
+        let plain = "22 27 0:21 / /proc rw - proc proc rw\n27 1 0:5 / / rw - overlay overlay rw\n";
+        let masked = format!("{plain}23 22 0:22 / /proc/kcore rw - tmpfs tmpfs rw\n");
+        let elsewhere = format!("{plain}24 27 0:23 / /mnt rw - tmpfs tmpfs rw\n");
+        assert_ne!(root_and_proc(plain), root_and_proc(&masked));
+        assert_eq!(root_and_proc(plain), root_and_proc(&elsewhere));
     }
 
     #[test]
