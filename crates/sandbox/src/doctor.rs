@@ -1,6 +1,7 @@
 //! Looks at this host.
 
 use namzu_core::{Finding, Verdict};
+use namzu_types::Tier;
 
 use crate::registry::{BackendStatus, Registry};
 
@@ -19,6 +20,10 @@ fn whether_usable() -> Vec<Finding> {
         .into_iter()
         .filter_map(|info| {
             let (verdict, found) = match info.status {
+                // What it needs was found; only a real try shows that a sandbox can be built.
+                BackendStatus::Available if info.tier == Tier::Process => {
+                    (Verdict::Ok, "bwrap is there".to_owned())
+                }
                 BackendStatus::Available => (Verdict::Ok, "can be used".to_owned()),
                 BackendStatus::HostUnsupported => (Verdict::Problem, info.reason?),
                 BackendStatus::NotBuilt | BackendStatus::NotWritten => return None,
