@@ -16,7 +16,7 @@ pub(super) enum Type {
     LongLink,
     /// POSIX: records about the next entry.
     Pax,
-    /// POSIX: records about all entries; nothing of it is used.
+    /// POSIX: records about all entries; read nothing of it is used, written it says what was left out.
     PaxGlobal,
     /// Devices, pipes, sparse files, whatever else.
     Other(u8),
@@ -95,6 +95,7 @@ impl Header {
             Type::HardLink => b'1',
             Type::Symlink => b'2',
             Type::Directory => b'5',
+            Type::PaxGlobal => b'g',
             _ => b'0',
         };
         let short = |text: &[u8]| text[..text.len().min(100)].to_vec();
@@ -108,6 +109,17 @@ impl Header {
         );
         out.extend_from_slice(&header);
     }
+}
+
+/// A record of an extended header: its length, itself included, the key and the value.
+pub(super) fn record(key: &str, value: &str) -> String {
+    // The blank, the equals sign and the newline.
+    let rest = key.len() + value.len() + 3;
+    let mut length = rest;
+    while length != rest + length.to_string().len() {
+        length = rest + length.to_string().len();
+    }
+    format!("{length} {key}={value}\n")
 }
 
 /// Appends the zeros after content of `size` bytes.

@@ -10,22 +10,25 @@ use bytes::Bytes;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::format::{BLOCK, Header, Type, padding};
+use super::format::{BLOCK, Header, Type, pad, padding, record};
 use crate::files::descent::{Descent, Levels};
-use crate::files::fail::{Fail, Outcome};
+use crate::files::fail::{Fail, Outcome, show};
 use crate::files::jail::{PATH_MAX, Place};
 use crate::files::source::{CHUNK, Source};
 
 /// The most bytes of names by which files with several of them are remembered; further ones are
 /// sent once a name.
 const MAX_LINKS: usize = 4 << 20;
+/// The key of the record that names what was left out; other readers of tar pass over it.
+const SKIPPED: &str = "NAMZU.skipped";
 /// What a remembered name takes beside its bytes.
 const LINK_COST: usize = 64;
 
 /// The stream of one directory's content (names relative to it), or of one file.
 ///
-/// Links are kept as links and second names of a file as hard links. Sockets, pipes and devices are left out, and so
-/// is what vanishes before its turn. A file that shrinks while it is read ends the stream with an error.
+/// Links are kept as links and second names of a file as hard links. Sockets, pipes and devices are left out, each
+/// named by a record of a global extended header; so is, without one, what vanishes before its turn. A file that shrinks
+/// while it is read ends the stream with an error.
 #[derive(Debug)]
 pub(crate) struct Pack {
     walk: Option<Walk>,
@@ -169,6 +172,7 @@ impl Pack {
                 let fd = rustix::fs::openat(walk.descent.here(), name, flags, Mode::empty())?;
                 let stat = rustix::fs::fstat(&fd)?;
                 if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+                    self.skip(&path, &stat);
                     return Ok(());
                 }
                 if stat.st_nlink > 1 {
@@ -185,9 +189,20 @@ impl Pack {
                 }
                 self.begin(fd, &stat, path);
             }
-            _ => {}
+            _ => self.skip(&path, &stat),
         }
         Ok(())
+    }
+
+    /// Names what has no content to send.
+    fn skip(&mut self, path: &[u8], stat: &Stat) {
+        // Some readers take a newline for the end of the record.
+        let record = record(SKIPPED, &show(path).replace('\n', "\\n"));
+        let size = record.len() as u64;
+        let name = b"pax_global_header".to_vec();
+        header(stat, name, Vec::new(), Type::PaxGlobal, size).encode(&mut self.out);
+        self.out.extend_from_slice(record.as_bytes());
+        pad(&mut self.out, size);
     }
 }
 

@@ -366,3 +366,43 @@ fn noise_never_panics() {
         let _ = unpack(&stream, dir.path(), 333);
     }
 }
+
+#[test]
+fn pipes_and_sockets_are_left_out_and_named() {
+    let from = tempfile::tempdir().unwrap();
+    let top = std::fs::File::open(from.path()).unwrap();
+    for name in ["pipe", "odd\nname"] {
+        rustix::fs::mkfifoat(&top, name, Mode::RWXU).unwrap();
+    }
+    let _socket = std::os::unix::net::UnixListener::bind(from.path().join("sock")).unwrap();
+    std::fs::write(from.path().join("file"), "x").unwrap();
+    let stream = pack(from.path());
+    for record in [
+        "22 NAMZU.skipped=pipe\n",
+        "22 NAMZU.skipped=sock\n",
+        "27 NAMZU.skipped=odd\\nname\n",
+    ] {
+        let holds = stream
+            .windows(record.len())
+            .any(|part| part == record.as_bytes());
+        assert!(holds, "{record}");
+    }
+    // Our own reader passes over them.
+    let to = tempfile::tempdir().unwrap();
+    unpack(&stream, to.path(), 1000).unwrap();
+    let names: Vec<_> = std::fs::read_dir(to.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(names, ["file"]);
+}
+
+#[test]
+fn a_record_counts_its_own_length() {
+    use super::format::record;
+    for length in [1, 80, 90, 91, 92, 93, 980, 990, 991, 992] {
+        let record = record("k", &"v".repeat(length));
+        let stated = record.split(' ').next().unwrap();
+        assert_eq!(stated, record.len().to_string());
+    }
+}
