@@ -229,19 +229,12 @@ impl<B: Backend> Guarded<B> {
                 format!("`{control}` enforced (here {strength})")
             }
         });
-        let message = match unasked.as_slice() {
-            [(control, _)] if lacking.len() == 1 => {
-                format!("{control} is required but no limit was asked for")
-            }
-            all if all.len() == lacking.len() => {
-                "limits are required that were not asked for".to_owned()
-            }
-            _ => "this host cannot hold what was required".to_owned(),
+        let message = if unasked.len() == lacking.len() {
+            "the requirements cannot be met"
+        } else {
+            "this host cannot hold what was required"
         };
-        let mut err = Error::new(ErrorCode::Unsupported, message);
-        if lacking.len() > 1 || unasked.is_empty() {
-            err = err.with_reasons(reasons.collect());
-        }
+        let mut err = Error::new(ErrorCode::Unsupported, message).with_reasons(reasons.collect());
         if !unasked.is_empty() {
             let ways: Vec<&str> = unasked.iter().map(|(_, way)| *way).collect();
             err = err.with_hint(format!("ask for a limit: {}", ways.join("; ")));

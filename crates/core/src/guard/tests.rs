@@ -339,7 +339,9 @@ async fn a_limit_that_is_required_and_not_asked_for_is_no_fault_of_the_host() {
         let err = guarded.plan(&spec).await.unwrap_err();
         assert_eq!(
             err.to_string(),
-            format!("{control} is required but no limit was asked for")
+            format!(
+                "the requirements cannot be met: `{control}` is required but no limit was asked for"
+            )
         );
         assert!(err.hint().is_some_and(|hint| hint.contains(flag)), "{err}");
     }
