@@ -167,7 +167,7 @@ impl Backend for PassthroughBackend {
                 "the worker's own timer",
                 format!("sandbox {lifetime:?}"),
             ),
-            None => ControlReport::NONE,
+            None => ControlReport::unasked(),
         };
         Ok(Controls {
             wall_clock,

@@ -205,7 +205,7 @@ fn wall_clock(limits: &Limits, detach: bool) -> ControlReport {
         parts.push(format!("command {command:?}"));
     }
     if parts.is_empty() {
-        return ControlReport::NONE;
+        return ControlReport::unasked();
     }
     let mechanism = match (lifetime, detach) {
         (Some(_), false) => "timers of the host and of PID 1",

@@ -149,7 +149,7 @@ impl Means {
 
     pub(crate) fn memory_report(&self, limits: &Limits) -> ControlReport {
         let Some(bytes) = limits.memory else {
-            return ControlReport::NONE;
+            return ControlReport::unasked();
         };
         match &self.cgroups {
             Some(found) if found.limits_memory() => ControlReport::new(
@@ -170,7 +170,7 @@ impl Means {
 
     pub(crate) fn pids_report(&self, limits: &Limits) -> ControlReport {
         let Some(count) = limits.processes else {
-            return ControlReport::NONE;
+            return ControlReport::unasked();
         };
         let mechanism = match &self.cgroups {
             Some(found) if found.limits_pids() => format!("{} pids controller", found.version()),
@@ -186,7 +186,8 @@ impl Means {
                 format!("{} cpu controller", found.version()),
                 format!("{cpus} processors"),
             ),
-            _ => ControlReport::NONE,
+            (_, None) => ControlReport::unasked(),
+            (None, Some(_)) => ControlReport::NONE,
         }
     }
 
@@ -249,7 +250,10 @@ impl Sizes {
 /// For the receipt.
 pub(crate) fn disk_report(limits: &Limits, workspace: &Workspace, sized: bool) -> ControlReport {
     if !sized {
-        return ControlReport::NONE;
+        return match limits.disk {
+            Some(_) => ControlReport::NONE,
+            None => ControlReport::unasked(),
+        };
     }
     let sizes = match limits.disk {
         Some(bytes) => Sizes::share(bytes, workspace),
@@ -349,6 +353,19 @@ mod tests {
             Err(Error::TooSmall(_))
         ));
         assert_eq!(none.memory(), Strength::BestEffort);
+    }
+
+    #[test]
+    fn a_limit_that_nobody_asked_for_says_so() {
+        let means = Means::find();
+        let limits = Limits::default();
+        for report in [
+            means.memory_report(&limits),
+            means.pids_report(&limits),
+            means.cpu_report(&limits),
+        ] {
+            assert_eq!(report, ControlReport::unasked());
+        }
     }
 
     #[test]

@@ -139,6 +139,12 @@ impl ControlReport {
         detail: String::new(),
     };
 
+    /// A limit that nobody asked for, and so nothing holds.
+    #[must_use]
+    pub fn unasked() -> Self {
+        Self::new(Strength::None, "", "no limit asked for")
+    }
+
     /// A control held by `mechanism` with `strength`.
     #[must_use]
     pub fn new(
