@@ -78,6 +78,18 @@ impl StateDir {
         Self::at(place())
     }
 
+    /// Removes what sandboxes that have ended left, where there ever was one. In passing: whatever
+    /// stands in the way is left to whoever asks for it.
+    pub(crate) async fn tidy() {
+        let path = place();
+        // Nobody needs it to be made for this.
+        if path.exists()
+            && let Ok(state) = Self::at(path)
+        {
+            let _ = state.list().await;
+        }
+    }
+
     fn at(path: PathBuf) -> Result<Self, Error> {
         let failed = |source| Error::State {
             path: path.clone(),

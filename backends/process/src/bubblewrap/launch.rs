@@ -35,6 +35,7 @@ impl ProcessBackend {
     pub(crate) async fn start(&self, spec: &SandboxSpec) -> Result<Launched, Error> {
         let id = spec.id.clone().ok_or(Error::NoId)?;
         let checked = self.check(spec).await?;
+        StateDir::tidy().await;
         let group = self.group(spec, &id).await?;
         let mut reach = if spec.detach {
             let state = StateDir::open()?;

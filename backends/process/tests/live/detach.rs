@@ -49,6 +49,51 @@ async fn a_detached_sandbox_is_found_again_and_taken_down() {
     );
 }
 
+#[tokio::test]
+async fn what_a_dead_one_left_goes_with_the_next_create() {
+    let id: namzu_types::SandboxId = format!("test-left-{}", std::process::id()).parse().unwrap();
+    let uid = rustix::process::geteuid().as_raw();
+    let run = std::env::var("XDG_RUNTIME_DIR").unwrap_or_else(|_| "/run".to_owned());
+    let dirs = [
+        format!("{run}/namzu-sandbox"),
+        format!("/run/user/{uid}/namzu-sandbox"),
+        "/run/namzu-sandbox".to_owned(),
+        format!("/tmp/namzu-sandbox-{uid}"),
+    ];
+    let is_there = || {
+        dirs.iter()
+            .any(|dir| std::path::Path::new(dir).join(id.as_str()).exists())
+    };
+    {
+        let made = provider()
+            .create(SandboxSpec {
+                id: Some(id.clone()),
+                detach: true,
+                limits: Limits {
+                    lifetime: Some(std::time::Duration::from_secs(1)),
+                    ..Limits::default()
+                },
+                ..SandboxSpec::default()
+            })
+            .await
+            .unwrap();
+        assert!(is_there());
+        let ended = made
+            .exec(namzu_client::ExecRequest::new(["sleep", "infinity"]))
+            .await;
+        ended.unwrap_err();
+    }
+    // The kernel may still be taking it down when the first is made.
+    for _ in 0..100 {
+        let next = provider().create(SandboxSpec::default()).await.unwrap();
+        next.destroy().await.unwrap();
+        if !is_there() {
+            return;
+        }
+    }
+    panic!("its directory is still there");
+}
+
 /// Runs in a process of its own, which is then killed.
 #[tokio::test]
 #[ignore = "the maker of a_detached_sandbox_outlives_a_killed_maker, and no test"]
