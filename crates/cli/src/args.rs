@@ -21,7 +21,6 @@ Exit codes: the command's own, 128+N when signal N ended it, 2 for a wrong comma
     name = "namzu-sandbox",
     version,
     after_help = AFTER_HELP,
-    disable_help_subcommand = true,
     max_term_width = 100
 )]
 pub struct Cli {
@@ -165,7 +164,7 @@ pub struct RunArgs {
     /// The command and its arguments, never passed through a shell
     #[arg(
         value_name = "COMMAND",
-        last = true,
+        trailing_var_arg = true,
         required_unless_present = "detach",
         action = ArgAction::Append
     )]
@@ -201,7 +200,12 @@ pub struct ExecArgs {
     #[arg(short, long, value_name = "KEY[=VALUE]", value_parser = parse::env_var())]
     pub env: Vec<EnvVar>,
     /// The command and its arguments, never passed through a shell
-    #[arg(value_name = "COMMAND", last = true, required = true, action = ArgAction::Append)]
+    #[arg(
+        value_name = "COMMAND",
+        trailing_var_arg = true,
+        required = true,
+        action = ArgAction::Append
+    )]
     pub argv: Vec<OsString>,
 }
 

@@ -329,7 +329,8 @@ mod tests {
         for (line, kind) in [
             (&["run"][..], MissingRequiredArgument),
             (&["run", "--"][..], MissingRequiredArgument),
-            (&["run", "true"], UnknownArgument),
+            (&["run", "--memroy", "1g", "true"], UnknownArgument),
+            (&["exec", "id", "--timeot", "1s", "true"], UnknownArgument),
             (&["run", "-d", "-t"], ArgumentConflict),
             (
                 &["run", "--name", "x", "--", "true"],
@@ -362,6 +363,37 @@ mod tests {
         let command = command(&args.command, &args.argv, BTreeMap::new(), true);
         let argv: Vec<&[u8]> = command.request.argv.iter().map(Vec::as_slice).collect();
         assert_eq!(argv, [&b"a b"[..], b"--", b"-x", b""]);
+    }
+
+    #[test]
+    fn the_first_word_that_is_no_flag_begins_the_command() {
+        for (line, wanted) in [
+            (&["run", "sh", "-c", "x"][..], &["sh", "-c", "x"][..]),
+            (
+                &["run", "-t", "ls", "--json", "--help"],
+                &["ls", "--json", "--help"],
+            ),
+            (&["run", "env", "--", "-t"], &["env", "--", "-t"]),
+            (&["run", "--", "-odd", "--"], &["-odd", "--"]),
+            (&["run", "-d", "--name", "x", "top", "-d"], &["top", "-d"]),
+        ] {
+            let cli = parse(line);
+            let Verb::Run(args) = cli.verb else {
+                panic!("not `run`")
+            };
+            assert_eq!(args.argv, wanted, "{line:?}");
+            assert!(!cli.common.json, "{line:?}");
+        }
+        for line in [
+            &["exec", "u1", "id", "-u", "--json"][..],
+            &["exec", "u1", "--", "id", "-u", "--json"],
+        ] {
+            let Verb::Exec(args) = parse(line).verb else {
+                panic!("not `exec`")
+            };
+            assert_eq!(args.id.as_str(), "u1");
+            assert_eq!(args.argv, ["id", "-u", "--json"], "{line:?}");
+        }
     }
 
     #[test]

@@ -57,6 +57,14 @@ fn argv(cli: &Cli) {
     ];
     let out = cli.run(&args).ends(0);
     assert_eq!(out.text(), "<a b><><--><-x><$HOME><*><ü>");
+    // Without the `--` that begins it, too.
+    let bare: Vec<_> = args
+        .into_iter()
+        .take(1)
+        .chain(args.into_iter().skip(2))
+        .collect();
+    let out = cli.run(&bare).ends(0);
+    assert_eq!(out.text(), "<a b><><--><-x><$HOME><*><ü>");
 }
 
 fn environment(cli: &Cli) {
