@@ -30,6 +30,9 @@ const MAX_PATH: usize = 4096;
 /// Refusals that are named; the rest is counted.
 const MAX_NAMED: usize = 20;
 
+/// The key of a record in which the worker names what it left out.
+const SKIPPED: &[u8] = b"NAMZU.skipped";
+
 /// Entries of one stream: each costs the host an inode.
 const MAX_ENTRIES: u64 = 4 << 20;
 
@@ -52,6 +55,16 @@ pub(crate) struct Unpacked {
     pub(crate) refused: u64,
     /// The first of them, with the reason.
     pub(crate) reasons: Vec<String>,
+}
+
+impl Unpacked {
+    fn refuse(&mut self, name: &[u8], why: &str) {
+        self.refused += 1;
+        if self.reasons.len() < MAX_NAMED {
+            let name = String::from_utf8_lossy(&name[..name.len().min(256)]).into_owned();
+            self.reasons.push(format!("`{name}`: {why}"));
+        }
+    }
 }
 
 /// Why one entry was not made.
@@ -95,6 +108,10 @@ pub(crate) fn unpack(
         }
         let mut entry = entry.map_err(broken)?;
         let kind = entry.header().entry_type();
+        if kind == EntryType::XGlobalHeader {
+            left_out(&capped(&mut entry)?, &mut done)?;
+            continue;
+        }
         if next.read(kind, &mut entry)? {
             continue;
         }
@@ -127,15 +144,22 @@ pub(crate) fn unpack(
             Ok(()) => {}
             Err(Refusal::Stop(err)) => return Err(err),
             Err(Refusal::Entry(why)) => {
-                done.refused += 1;
-                if done.reasons.len() < MAX_NAMED {
-                    let name = String::from_utf8_lossy(&name[..name.len().min(256)]).into_owned();
-                    done.reasons.push(format!("`{name}`: {why}"));
-                }
+                done.refuse(&name, &why);
             }
         }
     }
     Ok(done)
+}
+
+/// Takes from a global header what the worker left out; nothing else in one matters here.
+fn left_out(records: &[u8], done: &mut Unpacked) -> Result<(), Error> {
+    for record in PaxExtensions::new(records) {
+        let record = record.map_err(broken)?;
+        if record.key_bytes() == SKIPPED {
+            done.refuse(record.value_bytes(), "it is a pipe, a socket or a device");
+        }
+    }
+    Ok(())
 }
 
 /// What extended headers say about the entry after them.
@@ -174,8 +198,6 @@ impl Extended {
                     }
                 }
             }
-            // Defaults for every entry: nothing in them matters here.
-            EntryType::XGlobalHeader => {}
             _ => return Ok(false),
         }
         Ok(true)

@@ -437,3 +437,21 @@ fn a_tree_that_is_too_deep_stops_with_a_word() {
     assert_eq!(err.code(), ErrorCode::InvalidArgument);
     assert!(err.to_string().contains("levels deep"), "{err}");
 }
+
+#[test]
+fn what_the_worker_left_out_is_named() {
+    let host = Host::new();
+    let mut tar = Builder::new(Vec::new());
+    for record in ["21 NAMZU.skipped=d/p\n", "15 comment=xyz\n"] {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(EntryType::XGlobalHeader);
+        header.set_size(record.len() as u64);
+        header.set_mode(0o644);
+        tar.append_data(&mut header, "pax_global_header", record.as_bytes())
+            .unwrap();
+    }
+    let done = host.unpack(&tar.into_inner().unwrap()).unwrap();
+    assert_eq!(done.refused, 1);
+    assert_eq!(done.reasons, ["`d/p`: it is a pipe, a socket or a device"]);
+    assert!(host.names().is_empty());
+}
