@@ -60,7 +60,10 @@ pub(crate) enum Error {
     Cgroup(#[source] io::Error),
     #[error("cannot start bwrap")]
     Start(#[source] io::Error),
-    #[error("bwrap did not build the sandbox ({status}): {said}")]
+    #[error(
+        "bwrap did not build the sandbox ({status}): {words}",
+        words = if said.is_empty() { "it printed nothing" } else { said }
+    )]
     NotBuilt { status: String, said: String },
     #[error("cannot limit the sandbox's processes")]
     Rlimit(#[source] io::Error),
