@@ -62,6 +62,12 @@ pub(crate) fn local(what: impl Into<String>, source: impl Into<io::Error>) -> Er
     Error::new(code, what).with_source(source)
 }
 
+/// A failure of the host's own standard streams: of no file that was named, so of no kind but
+/// `internal`, a full disk behind one included.
+pub(crate) fn of_stream(what: impl Into<String>, source: io::Error) -> Error {
+    Error::new(ErrorCode::Internal, what).with_source(source)
+}
+
 /// A failure of reading from a sandbox: the library's own error where one is inside.
 pub(crate) fn remote(what: &str, err: io::Error) -> Error {
     match err.downcast::<Error>() {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::escape::Escaped;
-use crate::failure::{Failure, local};
+use crate::failure::{Failure, local, of_stream};
 use crate::hint::hints;
 
 /// Causes shown of one error: a longer chain is a loop or noise.
@@ -59,7 +59,7 @@ impl Output {
             Err(err) if err.kind() == io::ErrorKind::BrokenPipe => {
                 Err(Failure::Interrupted(SIGPIPE))
             }
-            Err(err) => Err(local("writing to standard output", err).into()),
+            Err(err) => Err(of_stream("writing to standard output", err).into()),
             Ok(()) => Ok(()),
         }
     }

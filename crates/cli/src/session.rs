@@ -10,7 +10,7 @@ use namzu_sandbox::{Error, ErrorCode, Phase, Sandbox};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::failure::{Failure, local};
+use crate::failure::{Failure, local, of_stream};
 use crate::output::{Output, SIGPIPE};
 use crate::settings::Command;
 use crate::signals::Signals;
@@ -96,7 +96,7 @@ async fn join(
         .stdin
         .then(read_stdin)
         .transpose()
-        .map_err(|err| local("reading standard input", err))?;
+        .map_err(|err| of_stream("reading standard input", err))?;
     let feed = feed(process.take_stdin(), input, command.tty);
     tokio::select! {
         ended = drain(process, command.tty, out, midline) => ended,
@@ -181,12 +181,12 @@ async fn drain(
             }
             // Nobody hears what goes wrong: no reason to stop.
             Err(Gone::Reader) => {}
-            Err(Gone::Failed(err)) => return Err(local("writing the command's output", err)),
+            Err(Gone::Failed(err)) => return Err(of_stream("writing the command's output", err)),
         }
     };
     for writer in [Some(stdout), stderr].into_iter().flatten() {
         if let Err(Gone::Failed(err)) = writer.finish().await {
-            return Err(local("writing the command's output", err));
+            return Err(of_stream("writing the command's output", err));
         }
     }
     Ok(Ended {

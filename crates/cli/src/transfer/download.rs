@@ -14,7 +14,7 @@ use super::bridge::{Counted, PIECE, Source, pipe_in};
 use super::sparse::Sparse;
 use super::unpack::{Limits, unpack};
 use super::{Options, Progress, target};
-use crate::failure::{local, remote};
+use crate::failure::{local, of_stream, remote};
 use crate::host_path::{self, Fresh, Place};
 use crate::parse::Location;
 use crate::stdio::{Gone, Writer};
@@ -88,7 +88,7 @@ async fn standard(sandbox: &Sandbox, path: &Path, options: Options) -> Result<De
     match sent.and(out.finish().await) {
         Ok(()) => outcome.map(|()| Delivery::Whole),
         Err(Gone::Reader) => Ok(Delivery::Unread),
-        Err(Gone::Failed(err)) => Err(local("writing to standard output", err)),
+        Err(Gone::Failed(err)) => Err(of_stream("writing to standard output", err)),
     }
 }
 

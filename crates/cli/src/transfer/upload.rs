@@ -9,7 +9,7 @@ use namzu_sandbox::{Error, ErrorCode, Phase, Sandbox};
 
 use super::bridge::{Counted, Sink, copy_out, pipe_out};
 use super::{Options, Progress, pack, target};
-use crate::failure::local;
+use crate::failure::{local, of_stream};
 use crate::host_path;
 use crate::parse::Location;
 
@@ -27,7 +27,7 @@ pub(crate) async fn run(
     let Location::Host(host) = from else {
         let stdin = File::from(
             rustix::io::dup(rustix::stdio::stdin())
-                .map_err(|errno| local("reading standard input", errno))?,
+                .map_err(|errno| of_stream("reading standard input", errno.into()))?,
         );
         return file(sandbox, stdin, path, None, options).await;
     };

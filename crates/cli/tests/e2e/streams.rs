@@ -103,5 +103,5 @@ fn full(cli: &Cli) {
         .unwrap()
         .read_to_string(&mut stderr)
         .unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(216), "{stderr}");
+    assert_eq!(child.wait().unwrap().code(), Some(200), "{stderr}");
 }

@@ -44,6 +44,8 @@ fn help(cli: &Cli) {
     for verb in ["run", "shell", "exec", "cp", "ls", "rm", "plan"] {
         let out = cli.run(&[verb, "--help"]).ends(0);
         golden(&format!("help-{verb}"), out.text());
+        let asked = cli.run(&["help", verb]).ends(0);
+        assert_eq!(asked.text(), out.text(), "{verb}");
     }
 }
 
