@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+mod backend;
 mod commands;
 mod context;
 mod escape;

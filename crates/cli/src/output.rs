@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
-use namzu_sandbox::{Error, serialize_sandbox_error};
+use namzu_sandbox::{Error, ErrorCode, serialize_sandbox_error};
 use serde::Serialize;
 use serde_json::json;
 
@@ -137,7 +137,12 @@ pub(crate) fn failure_json(failure: &Failure) -> serde_json::Value {
         Failure::Sandbox(err) => json!(serialize_sandbox_error(err)),
         Failure::Usage(what) => json!({ "name": "UsageError", "message": what }),
         Failure::Interrupted(signal) => {
-            json!({ "name": "Interrupted", "message": failure.to_string(), "signal": signal })
+            json!({
+                "name": "Interrupted",
+                "code": ErrorCode::Cancelled,
+                "message": failure.to_string(),
+                "signal": signal,
+            })
         }
     };
     json!({ "error": error, "exitCode": failure.exit_code() })
@@ -146,7 +151,6 @@ pub(crate) fn failure_json(failure: &Failure) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use namzu_sandbox::ErrorCode;
 
     #[test]
     fn the_json_of_a_failure_names_the_code_and_the_exit_code() {
@@ -164,5 +168,13 @@ mod tests {
     fn the_message_of_a_cause_is_not_said_twice() {
         let err = Error::new(ErrorCode::Internal, "outer").with_source(io::Error::other("inner"));
         assert_eq!(causes(&err), ["inner"]);
+    }
+
+    #[test]
+    fn the_json_of_a_signal_has_a_code_as_every_failure_does() {
+        let json = failure_json(&Failure::Interrupted(15));
+        assert_eq!(json["error"]["code"], "cancelled");
+        assert_eq!(json["error"]["signal"], 15);
+        assert_eq!(json["exitCode"], 143);
     }
 }

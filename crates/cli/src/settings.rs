@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 use namzu_sandbox::types::{EgressPolicy, Limits, SandboxId, SandboxSpec, Workspace};
 use namzu_sandbox::{ExecRequest, SandboxProviderConfig};
-use serde_json::json;
 
 use crate::args::{CommandArgs, Common, Egress, SandboxArgs};
+use crate::backend::named;
 use crate::failure::Failure;
 use crate::parse::{EnvVar, Mount};
 
@@ -35,34 +35,10 @@ pub(crate) enum Choice {
 /// The provider that the flags name.
 pub(crate) fn choice(common: &Common) -> Result<Choice, Failure> {
     match (&common.backend, &common.config) {
-        (Some(label), _) => Ok(Choice::Backend(Box::new(backend(label)?))),
+        (Some(label), _) => Ok(Choice::Backend(Box::new(named(label)?))),
         (None, Some(path)) => Ok(Choice::File(path.clone())),
         (None, None) => Ok(Choice::Default),
     }
-}
-
-/// The configuration that a label stands for: `TIER`, or `TIER:NAME` with the name in the field
-/// that the tier is told apart by.
-fn backend(label: &str) -> Result<SandboxProviderConfig, Failure> {
-    let (tier, name) = match label.split_once(':') {
-        Some((tier, name)) => (tier, Some(name)),
-        None => (label, None),
-    };
-    let mut backend = json!({ "tier": tier });
-    if let Some(name) = name {
-        let field = match tier {
-            "container" => "runtime",
-            "microvm" => "service",
-            _ => "engine",
-        };
-        backend[field] = name.into();
-    }
-    SandboxProviderConfig::from_value(&json!({ "backend": backend })).map_err(|err| {
-        Failure::Usage(format!(
-            "--backend {label} is not enough of a configuration: {}; give it with --config",
-            err.reasons().join("; ")
-        ))
-    })
 }
 
 /// The sandbox that the flags ask for.
@@ -429,13 +405,7 @@ mod tests {
 
     #[test]
     fn a_backend_that_does_not_exist_is_refused_by_name() {
-        for label in [
-            "proces",
-            "process:firejail",
-            "microvm",
-            "microvm:e2b",
-            "passthrough:x",
-        ] {
+        for label in ["proces", "process:firejail", "microvm:x", "passthrough:x"] {
             let common = Common {
                 backend: Some(label.to_owned()),
                 ..Common::default()

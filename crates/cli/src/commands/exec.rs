@@ -2,6 +2,7 @@
 
 use namzu_sandbox::types::SandboxId;
 
+use super::run::advised;
 use crate::args::ExecArgs;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -33,7 +34,8 @@ pub(crate) async fn inside(
             cx.out,
             &mut report.midline,
         )
-        .await?;
+        .await
+        .map_err(|failure| advised(failure, command, &sandbox, false))?;
         report.ended(&ended);
         Ok(exit::of_status(ended.status))
     }

@@ -1,6 +1,6 @@
 //! `run`: one command in a fresh sandbox.
 
-use namzu_sandbox::types::SandboxSpec;
+use namzu_sandbox::types::{SandboxSpec, Tier, Workspace};
 use namzu_sandbox::{Chain, Phase, Sandbox};
 use serde_json::json;
 
@@ -8,6 +8,7 @@ use crate::args::RunArgs;
 use crate::context::Context;
 use crate::exit;
 use crate::failure::Failure;
+use crate::hint::{self, Place};
 use crate::report::{self, Report};
 use crate::settings::{self, Command};
 use crate::{session, teardown};
@@ -36,6 +37,7 @@ pub(crate) async fn fresh(
     receipt: bool,
 ) -> Result<u8, Failure> {
     let to = report::destination(command.report.as_deref())?;
+    let nothing_shared = spec.workspace == Workspace::Private;
     let mut report = Report::default();
     let outcome = async {
         let provider = cx.provider()?;
@@ -49,7 +51,8 @@ pub(crate) async fn fresh(
             cx.out,
             &mut report.midline,
         )
-        .await;
+        .await
+        .map_err(|failure| advised(failure, command, &sandbox, nothing_shared));
         let destroyed = teardown::destroy(&sandbox).await;
         let ended = match (ended, destroyed) {
             (Ok(ended), Ok(())) => ended,
@@ -76,12 +79,13 @@ async fn detach(
     receipt: bool,
 ) -> Result<u8, Failure> {
     let provider = cx.provider()?;
+    let nothing_shared = spec.workspace == Workspace::Private;
     let sandbox = cx.signals.unless(provider.create(spec)).await?;
     let pid = match start(cx, &sandbox, command).await {
         Ok(pid) => pid,
         Err(failure) => {
             teardown::destroy(&sandbox).await?;
-            return Err(failure);
+            return Err(advised(failure, command, &sandbox, nothing_shared));
         }
     };
     show_receipt(cx, &sandbox, receipt);
@@ -112,6 +116,20 @@ async fn start(
         .unless(async { started.await.map_err(|err| err.during(Phase::Exec)) })
         .await?;
     Ok(Some(process.pid()))
+}
+
+/// Says what may help where the program was not found.
+pub(super) fn advised(
+    failure: Failure,
+    command: &Command,
+    sandbox: &Sandbox,
+    nothing_shared: bool,
+) -> Failure {
+    let place = Place {
+        nothing_shared,
+        no_wall: sandbox.receipt().tier == Tier::Passthrough,
+    };
+    hint::on_program(failure, command.request.argv.first(), place)
 }
 
 fn show_receipt(cx: &Context, sandbox: &Sandbox, wanted: bool) {

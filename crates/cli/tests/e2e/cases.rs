@@ -39,7 +39,19 @@ fn not_there(cli: &Cli) {
     let out = cli.run(&["run", "--", "no-such-program | wc"]).ends(209);
     assert!(out.stdout.is_empty());
     assert!(out.stderr.starts_with("error: "), "{}", out.stderr);
-    assert!(out.stderr.contains("\nhint: "), "{}", out.stderr);
+    assert!(out.stderr.contains("sh -c"), "{}", out.stderr);
+    let out = cli.run(&["run", "no-such-program"]).ends(209);
+    assert!(
+        out.stderr.contains("hint: it is not on the PATH"),
+        "{}",
+        out.stderr
+    );
+    let out = cli.run(&["run", "./script.sh"]).ends(209);
+    assert!(
+        out.stderr.contains("hint: nothing of this"),
+        "{}",
+        out.stderr
+    );
 }
 
 fn timeout(cli: &Cli) {

@@ -119,6 +119,12 @@ fn not_written(cli: &Cli) {
     .unwrap();
     let out = cli.run(&["plan", "--config", "c.json"]).ends(202);
     assert!(out.stderr.contains("microvm:e2b"), "{}", out.stderr);
+    // Nor is a configuration asked for first.
+    let out = cli
+        .run(&["plan", "--backend", "container:docker"])
+        .ends(202);
+    assert!(out.stderr.contains("container:docker"), "{}", out.stderr);
+    assert!(out.stderr.contains("this build has"), "{}", out.stderr);
 }
 
 fn broken_config(cli: &Cli) {
