@@ -29,7 +29,10 @@ pub(crate) async fn run(
             rustix::io::dup(rustix::stdio::stdin())
                 .map_err(|errno| of_stream("reading standard input", errno.into()))?,
         );
-        return file(sandbox, stdin, path, None, options).await;
+        return file(sandbox, stdin, path, None, options, |err| {
+            of_stream("reading standard input", err)
+        })
+        .await;
     };
     let opened = open(host, options)?;
     let meta = opened
@@ -50,7 +53,10 @@ pub(crate) async fn run(
     }
     let path = target::inside(sandbox, path, name).await?;
     let size = meta.is_file().then_some(meta.len());
-    file(sandbox, opened, &path, size, options).await
+    file(sandbox, opened, &path, size, options, |err| {
+        local("reading the source", err)
+    })
+    .await
 }
 
 fn open(typed: &Path, options: Options) -> Result<File, Error> {
@@ -70,6 +76,7 @@ async fn file(
     path: &Path,
     size: Option<u64>,
     options: Options,
+    unread: impl FnOnce(io::Error) -> Error,
 ) -> Result<Vec<String>, Error> {
     let (sink, drain) = pipe_out();
     // Detached: it may wait for standard input for ever, and ends with the process.
@@ -80,7 +87,7 @@ async fn file(
     if let Ok(Err(err)) = copied.await
         && err.kind() != io::ErrorKind::BrokenPipe
     {
-        return Err(local("reading the source", err));
+        return Err(unread(err));
     }
     written.map(|_| Vec::new())
 }

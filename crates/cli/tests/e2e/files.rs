@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use crate::Case;
-use crate::cli::Cli;
+use crate::cli::{Cli, Running};
 use crate::detached::Detached;
 
 pub(crate) const CASES: &[Case] = &[
@@ -76,6 +76,10 @@ fn directory(cli: &Cli) {
 
 fn standard(cli: &Cli) {
     let sandbox = Detached::new(cli, &[]);
+    let mut unreadable = cli.command(&["cp", "-", &sandbox.at("none")]);
+    Running::start(unreadable.stdin(fs::File::open("/").unwrap()))
+        .finish()
+        .ends(200);
     cli.feed(&["cp", "-", &sandbox.at("f")], b"a\0b\xff")
         .ends(0);
     assert_eq!(
