@@ -54,6 +54,9 @@ pub fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             out.failure(&failure);
+            if let Failure::Interrupted(signal) = failure {
+                signals::end_by(signal);
+            }
             ExitCode::from(failure.exit_code())
         }
     }

@@ -8,6 +8,21 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::{Failure, local};
 
+/// Ends this process by the signal that asked it to stop, now that all is taken down: a shell goes
+/// on with its loop after a program that merely exits, whatever the code. Returns where the signal
+/// is not one of those, or would not end this process.
+pub(crate) fn end_by(signal: i32) {
+    let asked = [
+        SignalKind::interrupt(),
+        SignalKind::terminate(),
+        SignalKind::hangup(),
+    ];
+    // SIGQUIT would leave a core of ours; a PID 1 gets no signal that it does not handle.
+    if asked.iter().any(|kind| kind.as_raw_value() == signal) && std::process::id() != 1 {
+        let _ = signal_hook::low_level::emulate_default_handler(signal);
+    }
+}
+
 /// The signals that ask to stop.
 #[derive(Debug)]
 pub(crate) struct Signals {

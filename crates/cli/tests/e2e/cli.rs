@@ -48,6 +48,12 @@ impl Output {
         self
     }
 
+    /// Holds it to have been ended by a signal itself, as a shell must see it.
+    #[track_caller]
+    pub(crate) fn ends_by(self, signal: Signal) -> Self {
+        self.ends(-signal.as_raw())
+    }
+
     /// The JSON on the last line of standard error.
     #[track_caller]
     pub(crate) fn report(&self) -> serde_json::Value {

@@ -126,7 +126,7 @@ fn exec_interrupted(cli: &Cli) {
     let mut running = Running::start(command.stdin(Stdio::null()));
     running.wait_for("ready");
     running.signal(Signal::INT);
-    running.finish().ends(130);
+    running.finish().ends_by(Signal::INT);
     nothing_left(&mark);
     sandbox.sh("true").ends(0);
 }
