@@ -1,6 +1,6 @@
 //! Builds one sandbox and waits until its worker accepts.
 
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::time::Instant;
 
 use namzu_core::spawn::{Line, Setup, command, prepare};
@@ -50,6 +50,9 @@ impl ProcessBackend {
 
         let words = LastWords::new().map_err(Error::Start)?;
         let (info_end, info) = pipe_to_us().map_err(Error::Start)?;
+        // `bwrap` holds a reader of its own: with none it would die of this message when we are
+        // killed just then, and leave a PID 1 that waits for its word for ever.
+        let reader = info.as_fd().try_clone_to_owned().map_err(Error::Start)?;
         let (ready_end, ready) = pipe_to_us().map_err(Error::Start)?;
         let mut bwrap = self
             .command(
@@ -57,7 +60,7 @@ impl ProcessBackend {
                 &checked,
                 &mut reach,
                 group.as_ref(),
-                [info_end, ready_end],
+                [info_end, reader, ready_end],
                 &words,
             )
             .map_err(Error::Start)?;
@@ -118,11 +121,12 @@ impl ProcessBackend {
         checked: &Checked<'_>,
         reach: &mut Reach,
         group: Option<&Group>,
-        [info, ready]: [OwnedFd; 2],
+        [info, reader, ready]: [OwnedFd; 3],
         words: &LastWords,
     ) -> std::io::Result<Command> {
         let mut args = self.options(spec, checked)?;
         args.with_fd("--info-fd", info);
+        args.inherit(reader);
         let token = self.worker_args(&mut args, spec, reach, group, ready)?;
 
         let (options, program, fds) = args.finish()?;
