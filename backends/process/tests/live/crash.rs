@@ -248,3 +248,58 @@ async fn canceller() {
     println!("\nready");
     std::io::Read::read(&mut std::io::stdin(), &mut [0]).unwrap();
 }
+
+/// Creates without end; killed at whatever moment.
+#[tokio::test]
+#[ignore = "the victim of a_host_killed_while_it_creates_leaves_nothing, and no test"]
+async fn creator() {
+    let mark = std::env::var("NAMZU_TEST_MARK").unwrap();
+    let provider = provider();
+    println!("\nready");
+    loop {
+        let env = [("MARK".to_owned(), mark.clone())].into();
+        let spec = SandboxSpec {
+            env,
+            ..SandboxSpec::default()
+        };
+        drop(provider.create(spec).await.unwrap());
+    }
+}
+
+/// The living processes that were started for the sandboxes of one mark.
+fn marked(mark: &str) -> Vec<i32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let carries = |pid: &i32| {
+        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        String::from_utf8_lossy(&environ).contains(&format!(r#""MARK":"{mark}""#))
+    };
+    pids.filter(carries).collect()
+}
+
+#[tokio::test]
+async fn a_host_killed_while_it_creates_leaves_nothing() {
+    for round in 0_u64..40 {
+        let mark = format!("{}-{round}", std::process::id());
+        let mut victim = namzu_core::spawn::command(std::env::current_exe().unwrap());
+        victim
+            .args(["crash::creator", "--exact", "--ignored", "--nocapture"])
+            .envs(std::env::vars_os())
+            .env("NAMZU_TEST_MARK", &mark)
+            .stdout(Stdio::piped());
+        let mut victim = victim.spawn().unwrap();
+        let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines();
+        wait_for_ready(&mut lines).await;
+        // Another moment of a create each round.
+        tokio::time::sleep(Duration::from_micros(round * 397)).await;
+        victim.kill().await.unwrap();
+        for patience in 0.. {
+            let left = marked(&mark);
+            if left.is_empty() {
+                break;
+            }
+            assert!(patience < 500, "round {round}: {left:?} are left");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
