@@ -129,12 +129,8 @@ impl ProcessBackend {
         args.inherit(reader);
         let token = self.worker_args(&mut args, spec, reach, group, ready)?;
 
-        let (options, program, fds) = args.finish()?;
-        let mut bwrap = command(&checked.bwrap.path);
+        let mut bwrap = bwrap(checked, args, group)?;
         bwrap
-            .args(options)
-            .args(program)
-            .current_dir("/")
             .env("PATH", &self.view().path)
             .env("HOME", HOME)
             .env("LANG", "C.UTF-8")
@@ -146,18 +142,6 @@ impl ProcessBackend {
         if let Some(token) = token {
             bwrap.env("NAMZU_SANDBOX_TOKEN", token);
         }
-        prepare(
-            &mut bwrap,
-            Setup {
-                inherit: fds,
-                cgroups: group.map(Group::entrances).transpose()?.unwrap_or_default(),
-                session: true,
-                no_crash_handler: true,
-                no_precedence: true,
-                frozen: devices_to_freeze(),
-                ..Setup::default()
-            },
-        );
         Ok(bwrap)
     }
 
@@ -228,24 +212,9 @@ impl ProcessBackend {
             .map_err(|err| err.during(Phase::Plan))?;
         let built = self.options(spec, &checked).and_then(|mut args| {
             args.program(program);
-            args.finish()
+            bwrap(&checked, args, None)
         });
-        let (options, program, inherit) =
-            built.map_err(|err| Error::Start(err).during(Phase::Plan))?;
-        let mut bwrap = command(&checked.bwrap.path);
-        bwrap.args(options).args(program).current_dir("/");
-        prepare(
-            &mut bwrap,
-            Setup {
-                inherit,
-                session: true,
-                no_crash_handler: true,
-                no_precedence: true,
-                frozen: devices_to_freeze(),
-                ..Setup::default()
-            },
-        );
-        Ok(bwrap)
+        built.map_err(|err| Error::Start(err).during(Phase::Plan))
     }
 
     /// The worker's own arguments. Gives back the token that it has to be handed.
@@ -306,6 +275,31 @@ impl ProcessBackend {
             },
         }
     }
+}
+
+/// A `bwrap` with these words, and with all that protects the host from what it starts: one place,
+/// so that what is tried out and what is measured is what sandboxes get.
+pub(super) fn bwrap(
+    checked: &Checked<'_>,
+    args: Args,
+    group: Option<&Group>,
+) -> std::io::Result<Command> {
+    let (options, program, inherit) = args.finish()?;
+    let mut bwrap = command(&checked.bwrap.path);
+    bwrap.args(options).args(program).current_dir("/");
+    prepare(
+        &mut bwrap,
+        Setup {
+            inherit,
+            cgroups: group.map(Group::entrances).transpose()?.unwrap_or_default(),
+            session: true,
+            no_crash_handler: true,
+            no_precedence: true,
+            frozen: devices_to_freeze(),
+            ..Setup::default()
+        },
+    );
+    Ok(bwrap)
 }
 
 fn scratch(args: &mut Args, spec: &SandboxSpec, checked: &Checked<'_>) {

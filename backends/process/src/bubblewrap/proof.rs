@@ -12,12 +12,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use namzu_core::spawn::{Setup, command, prepare};
 use namzu_types::SandboxSpec;
 
 use super::data::LastWords;
 use super::detach::StateDir;
-use super::view::devices_to_freeze;
+use super::launch;
 use crate::backend::{Checked, ProcessBackend};
 use crate::error::Error;
 use crate::probe;
@@ -111,27 +110,12 @@ impl ProcessBackend {
         // Without input it has nothing to remove.
         args.program([&format!("/proc/self/fd/{}", worker.as_raw_fd()), "janitor"]);
         args.inherit(worker);
-        let (options, program, inherit) = args.finish()?;
-        let mut bwrap = command(&checked.bwrap.path);
+        let mut bwrap = launch::bwrap(checked, args, None)?;
         bwrap
-            .args(options)
-            .args(program)
-            .current_dir("/")
             .stdout(words.writer()?)
             .stderr(words.writer()?)
             // It ends by itself; killed half-way it could leave its child waiting for ever.
             .kill_on_drop(false);
-        prepare(
-            &mut bwrap,
-            Setup {
-                inherit,
-                session: true,
-                no_crash_handler: true,
-                no_precedence: true,
-                frozen: devices_to_freeze(),
-                ..Setup::default()
-            },
-        );
         Ok(bwrap)
     }
 }
