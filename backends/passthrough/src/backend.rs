@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use namzu_core::egress::Wiring;
 use namzu_core::janitor::{InCare, Janitor};
 use namzu_core::owner::ProcessName;
 use namzu_core::spawn::{Line, Setup, command, prepare};
@@ -175,7 +176,7 @@ impl Backend for PassthroughBackend {
         })
     }
 
-    async fn launch(&self, spec: &SandboxSpec) -> Result<Launched> {
+    async fn launch(&self, spec: &SandboxSpec, _: &Wiring) -> Result<Launched> {
         let controls = self.plan(spec).await?;
         let id = spec.id.clone().ok_or_else(|| {
             namzu_core::Error::new(ErrorCode::Internal, "a sandbox was asked for without an id")
@@ -235,6 +236,7 @@ impl Backend for PassthroughBackend {
             return Err(failed(err.unwrap_or(Error::Ended(status))));
         }
         Ok(Launched {
+            gate: None,
             id,
             channel: Channel::Duplex(line.channel),
             teardown: Box::new(running),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
+use namzu_core::egress::Wiring;
 use namzu_core::janitor::Janitor;
 use namzu_core::{Backend, Launched, Phase, Result};
 use namzu_types::{
@@ -261,7 +262,7 @@ impl Backend for ProcessBackend {
         Ok(checked.map_err(|err| err.during(Phase::Plan))?.controls)
     }
 
-    async fn launch(&self, spec: &SandboxSpec) -> Result<Launched> {
+    async fn launch(&self, spec: &SandboxSpec, _: &Wiring) -> Result<Launched> {
         let launched = self.start(spec).await;
         launched.map_err(|err| err.during(Phase::Create))
     }

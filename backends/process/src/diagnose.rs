@@ -2,6 +2,7 @@
 
 use std::process::Stdio;
 
+use namzu_core::egress::Wiring;
 use namzu_core::spawn::command;
 use namzu_core::{Backend as _, Chain, Error, Finding, Verdict};
 use namzu_types::{SandboxSpec, Strength};
@@ -121,7 +122,7 @@ async fn sandbox() -> Finding {
             id: format!("doctor-{}", std::process::id()).parse().ok(),
             ..SandboxSpec::default()
         };
-        let mut launched = backend.launch(&spec).await?;
+        let mut launched = backend.launch(&spec, &Wiring::default()).await?;
         launched.teardown.destroy().await
     };
     match made.await {

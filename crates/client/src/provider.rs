@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use namzu_core::egress::Wiring;
 use namzu_core::{
     Backend, Error, ErrorCode, Guarded, Phase, Receipt, Result, SandboxEnvironment, backend_label,
 };
@@ -147,7 +148,7 @@ impl SandboxProvider {
             spec.id = Some(fresh_id()?);
         }
         let make = async {
-            let launched = self.backend.launch(&spec).await?;
+            let launched = self.backend.launch(&spec, &Wiring::default()).await?;
             let receipt = self.receipt(&spec, launched.controls.clone());
             let origin = if spec.detach {
                 Origin::MadeDetached

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use namzu_types::{Capabilities, Controls, SandboxId, SandboxInfo, SandboxSpec, Tier};
 
+use crate::egress::{Gate, Wiring};
 use crate::{Channel, Error, ErrorCode, Result};
 
 /// Starts isolated places with a worker in them.
@@ -42,6 +43,8 @@ pub trait Backend: Debug + Send + Sync {
     ///
     /// * A failure leaves nothing behind: no process, mount, cgroup, file or remote resource.
     /// * `spec.id` is always set by the caller.
+    /// * `wiring` is what the egress boundary needs inside; nothing for a policy that it has no part
+    ///   in.
     ///
     /// # Cancel safety
     ///
@@ -51,7 +54,7 @@ pub trait Backend: Debug + Send + Sync {
     /// # Errors
     ///
     /// Those of [`Self::plan`], `create_timeout`, `backend_failed`.
-    async fn launch(&self, spec: &SandboxSpec) -> Result<Launched>;
+    async fn launch(&self, spec: &SandboxSpec, wiring: &Wiring) -> Result<Launched>;
 
     /// As [`Self::plan`], where a launch follows at once: what only a launch can prove need not be
     /// tried out before.
@@ -123,8 +126,8 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
         (**self).plan(spec).await
     }
 
-    async fn launch(&self, spec: &SandboxSpec) -> Result<Launched> {
-        (**self).launch(spec).await
+    async fn launch(&self, spec: &SandboxSpec, wiring: &Wiring) -> Result<Launched> {
+        (**self).launch(spec, wiring).await
     }
 
     async fn assess(&self, spec: &SandboxSpec) -> Result<Controls> {
@@ -164,6 +167,8 @@ pub struct Launched {
     /// The kind of egress its maker asked for, e.g. `deny-all`. `None`: the backend keeps no
     /// record of it.
     pub egress: Option<String>,
+    /// How the egress boundary gets in. `None`: it cannot; the network stays as it was launched.
+    pub gate: Option<Gate>,
     /// What its maker labelled it with.
     pub labels: BTreeMap<String, String>,
 }

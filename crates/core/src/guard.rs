@@ -9,6 +9,7 @@ use namzu_types::{
     SandboxInfo, SandboxSpec, Strength, Tier, Workspace,
 };
 
+use crate::egress::Wiring;
 use crate::{Backend, Error, ErrorCode, Launched, Phase, Result, backend_label};
 
 /// Every reason for which a backend with `capabilities` cannot make `spec`; empty when it can.
@@ -291,9 +292,9 @@ impl<B: Backend> Backend for Guarded<B> {
         Ok(controls)
     }
 
-    async fn launch(&self, spec: &SandboxSpec) -> Result<Launched> {
+    async fn launch(&self, spec: &SandboxSpec, wiring: &Wiring) -> Result<Launched> {
         self.assess(spec).await?;
-        let mut launched = self.0.launch(spec).await?;
+        let mut launched = self.0.launch(spec, wiring).await?;
         if let Err(refused) = self.check_required(spec, &launched.controls) {
             // The refusal is the news; that it could not be taken down comes with it.
             return Err(match launched.teardown.destroy().await {

@@ -5,6 +5,7 @@
 
 mod backend;
 mod channel;
+pub mod egress;
 mod envelope;
 mod error;
 mod finding;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use namzu_sandbox::config::BackendConfig;
 use namzu_sandbox::core::{Backend, Launched};
+use namzu_sandbox::egress::Wiring;
 use namzu_sandbox::types::{Capabilities, Controls, SandboxSpec, Tier};
 use namzu_sandbox::{
     BackendStatus, Error, ErrorCode, Phase, Registry, Result, SandboxProviderConfig, backends,
@@ -35,7 +36,7 @@ impl Backend for Mine {
         Ok(Controls::default())
     }
 
-    async fn launch(&self, _: &SandboxSpec) -> Result<Launched> {
+    async fn launch(&self, _: &SandboxSpec, _: &Wiring) -> Result<Launched> {
         Err(Error::new(ErrorCode::BackendFailed, "it never starts"))
     }
 }

@@ -20,7 +20,9 @@ mod tier;
 pub use crate::capability::{Capabilities, EgressCapabilities};
 pub use crate::config::{ConfigError, SandboxCreateConfig, SandboxProviderConfig};
 pub use crate::control::{Control, ControlReport, Controls, Strength};
-pub use crate::egress::EgressPolicy;
+pub use crate::egress::{
+    EgressCredential, EgressLimits, EgressPolicy, EgressRule, EgressScheme, EgressTls,
+};
 pub use crate::error_code::{ErrorCode, Phase};
 pub use crate::exec::{ExecLimits, ExecRequest, ExitStatus, OutputCap, PtySize};
 pub use crate::id::{InvalidId, SandboxId};

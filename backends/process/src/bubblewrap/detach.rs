@@ -254,6 +254,7 @@ impl StateDir {
         let token = String::from_utf8_lossy(&token).into_owned();
         let channel = connect(&dir, token).await.map_err(&failed)?;
         Ok(Launched {
+            gate: None,
             id: id.clone(),
             channel: Channel::Duplex(channel),
             teardown: Box::new(Attached::new(self, id.clone(), &record)),

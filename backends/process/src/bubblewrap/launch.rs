@@ -95,6 +95,7 @@ impl ProcessBackend {
         };
         let running = starting.finish(entry, spec.limits.lifetime, started)?;
         Ok(Launched {
+            gate: None,
             id,
             channel: Channel::Duplex(channel),
             teardown: Box::new(running),

@@ -16,6 +16,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use namzu_core::egress::Wiring;
 use namzu_core::{Backend, Channel, types::SandboxId, types::SandboxSpec};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, split};
@@ -151,7 +152,7 @@ impl State {
             detach: true,
             ..SandboxSpec::default()
         };
-        let mut launched = self.backend.launch(&spec).await?;
+        let mut launched = self.backend.launch(&spec, &Wiring::default()).await?;
         launched.teardown.release();
         let Channel::Duplex(channel) = launched.channel else {
             panic!("a local backend gives a stream")

@@ -18,9 +18,7 @@ async fn engines_that_are_not_written_are_refused_by_name() {
 async fn what_is_not_held_is_refused() {
     let specs = [
         SandboxSpec {
-            egress: Some(EgressPolicy::Static {
-                allowed_hosts: vec!["example.com".to_owned()],
-            }),
+            egress: Some(EgressPolicy::hosts(["example.com"])),
             ..SandboxSpec::default()
         },
         SandboxSpec {

@@ -12,6 +12,7 @@ use h2::server::SendResponse;
 use h2::{RecvStream, SendStream};
 use http::{Response, StatusCode};
 use namzu_client::{Sandbox, SandboxProvider};
+use namzu_core::egress::Wiring;
 use namzu_core::types::{
     Capabilities, Controls, EgressCapabilities, SandboxId, SandboxSpec, Strength, Tier,
 };
@@ -318,7 +319,7 @@ impl Backend for FakeBackend {
         Ok(Controls::default())
     }
 
-    async fn launch(&self, spec: &SandboxSpec) -> Result<Launched> {
+    async fn launch(&self, spec: &SandboxSpec, _: &Wiring) -> Result<Launched> {
         self.specs.lock().unwrap().push(spec.clone());
         if self.stuck.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
@@ -345,6 +346,7 @@ impl Backend for FakeBackend {
             *self.lane.lock().unwrap() = Some(worker);
         }
         Ok(Launched {
+            gate: None,
             id: id.clone(),
             channel: Channel::Duplex(channel),
             teardown: Box::new(FakeTeardown(Arc::clone(&self.fate))),

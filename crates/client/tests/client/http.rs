@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use namzu_client::{ExecRequest, SandboxProvider};
+use namzu_core::egress::Wiring;
 use namzu_core::types::{Capabilities, Controls, SandboxSpec, Secret, Tier};
 use namzu_core::{Backend, Channel, Error, ErrorCode, HttpChannel, Launched, Result, Teardown};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -47,8 +48,9 @@ impl Backend for Address {
         Ok(Controls::default())
     }
 
-    async fn launch(&self, spec: &SandboxSpec) -> Result<Launched> {
+    async fn launch(&self, spec: &SandboxSpec, _: &Wiring) -> Result<Launched> {
         Ok(Launched {
+            gate: None,
             id: spec.id.clone().unwrap(),
             channel: Channel::Http(self.0.clone()),
             teardown: Box::new(Nothing),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use namzu_client::{Sandbox, SandboxProvider};
+use namzu_core::egress::Wiring;
 use namzu_core::types::{Capabilities, Controls, EgressPolicy, SandboxSpec, Secret, Tier};
 use namzu_core::{
     Backend, Channel, DuplexChannel, Error, ErrorCode, HttpChannel, Launched, Result, Teardown,
@@ -153,7 +154,7 @@ impl Backend for Real {
         Ok(Controls::default())
     }
 
-    async fn launch(&self, spec: &SandboxSpec) -> Result<Launched> {
+    async fn launch(&self, spec: &SandboxSpec, _: &Wiring) -> Result<Launched> {
         let workspace = tempfile::tempdir().map_err(failed)?;
         let mut command = match self.0 {
             Carrier::Lane | Carrier::Pair => with_descriptors(),
@@ -222,6 +223,7 @@ impl Backend for Real {
             }
         };
         Ok(Launched {
+            gate: None,
             id: spec.id.clone().unwrap(),
             channel,
             workspace: workspace.path().to_str().unwrap().to_owned(),

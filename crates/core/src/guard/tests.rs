@@ -1,3 +1,4 @@
+use crate::egress::Wiring;
 //! Declared is let through, undeclared never arrives.
 
 use std::path::PathBuf;
@@ -42,10 +43,11 @@ impl Backend for Fake {
         Ok(self.planned.clone())
     }
 
-    async fn launch(&self, _: &SandboxSpec) -> Result<Launched> {
+    async fn launch(&self, _: &SandboxSpec, _: &Wiring) -> Result<Launched> {
         self.call("launch");
         let (io, _) = tokio::io::duplex(1);
         Ok(Launched {
+            gate: None,
             id: "fake".parse().unwrap(),
             channel: crate::Channel::Duplex(crate::DuplexChannel::private(io)),
             teardown: Box::new(Down {
@@ -196,9 +198,7 @@ fn wishes() -> Vec<(SandboxSpec, Capabilities)> {
             },
         ),
         (
-            Some(EgressPolicy::Static {
-                allowed_hosts: Vec::new(),
-            }),
+            Some(EgressPolicy::hosts([""; 0])),
             EgressCapabilities {
                 static_hosts: none,
                 ..egress
@@ -294,7 +294,7 @@ async fn nothing_undeclared_reaches_the_backend() {
         });
         for err in [
             guarded.plan(&spec).await.unwrap_err(),
-            guarded.launch(&spec).await.unwrap_err(),
+            guarded.launch(&spec, &Wiring::default()).await.unwrap_err(),
         ] {
             assert_eq!(err.code(), ErrorCode::Unsupported, "{err:?}");
             assert!(err.hint().is_some());
@@ -313,7 +313,7 @@ async fn a_plan_that_holds_less_than_required_starts_nothing() {
         require: vec![Control::Memory],
         ..SandboxSpec::default()
     };
-    let err = guarded.launch(&spec).await.unwrap_err();
+    let err = guarded.launch(&spec, &Wiring::default()).await.unwrap_err();
     assert_eq!(err.code(), ErrorCode::Unsupported, "{err:?}");
     assert_eq!(*guarded.0.calls.lock().unwrap(), ["plan"]);
 }
@@ -382,7 +382,7 @@ async fn a_sandbox_that_holds_less_than_planned_is_taken_down() {
             require: vec![Control::Memory],
             ..SandboxSpec::default()
         };
-        let err = guarded.launch(&spec).await.unwrap_err();
+        let err = guarded.launch(&spec, &Wiring::default()).await.unwrap_err();
         assert_eq!(err.code(), ErrorCode::Unsupported, "{err:?}");
         assert_eq!(std::error::Error::source(&err).is_some(), stuck);
         assert_eq!(

@@ -347,9 +347,7 @@ async fn allow_all_undeclared_is_refused(bench: Arc<Bench>) -> Verdict {
 
 async fn static_undeclared_is_refused(bench: Arc<Bench>) -> Verdict {
     let err = is_refused(&bench, "egress static", |s| {
-        s.egress = Some(EgressPolicy::Static {
-            allowed_hosts: vec!["example.com".to_owned()],
-        });
+        s.egress = Some(EgressPolicy::hosts(["example.com"]));
     })
     .await?;
     names(&err, "static")

@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use namzu_core::egress::Wiring;
 use namzu_core::types::{
     Capabilities, ControlReport, Controls, EgressCapabilities, EgressPolicy, SandboxId,
     SandboxInfo, SandboxSpec, Strength, Tier,
@@ -106,6 +107,7 @@ impl Fake {
         let (here, there) = tokio::io::duplex(LINE);
         machine.serve(there);
         Launched {
+            gate: None,
             id: machine.id.clone(),
             channel: Channel::Duplex(DuplexChannel::private(here)),
             controls: self.controls(&machine.spec),
@@ -156,7 +158,7 @@ impl Backend for Fake {
         Ok(controls)
     }
 
-    async fn launch(&self, spec: &SandboxSpec) -> Result<Launched> {
+    async fn launch(&self, spec: &SandboxSpec, _: &Wiring) -> Result<Launched> {
         let mut id = spec
             .id
             .clone()

@@ -1,0 +1,5 @@
+//! Counters, in Prometheus' text format.
+
+/// Counters of a boundary.
+#[derive(Debug, Default)]
+pub struct Metrics {}

@@ -1,0 +1,3 @@
+//! TLS that ends at the boundary, on both sides.
+
+pub(crate) mod ca;
