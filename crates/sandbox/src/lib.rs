@@ -58,6 +58,7 @@ pub use namzu_core::{
     Backend, Chain, Error, ErrorCode, Finding, Phase, Receipt, Result, SerializedSandboxError,
     Verdict, serialize_sandbox_error,
 };
+pub use namzu_egress as egress;
 pub use namzu_types as types;
 pub use namzu_types::config;
 pub use namzu_types::{

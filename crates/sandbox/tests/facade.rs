@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use namzu_sandbox::config::BackendConfig;
+use namzu_sandbox::core::egress::Wiring;
 use namzu_sandbox::core::{Backend, Launched};
-use namzu_sandbox::egress::Wiring;
 use namzu_sandbox::types::{Capabilities, Controls, SandboxSpec, Tier};
 use namzu_sandbox::{
     BackendStatus, Error, ErrorCode, Phase, Registry, Result, SandboxProviderConfig, backends,

@@ -1,4 +1,3 @@
-use crate::egress::Wiring;
 //! Declared is let through, undeclared never arrives.
 
 use std::path::PathBuf;
