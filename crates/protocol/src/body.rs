@@ -25,6 +25,8 @@ bodies! {
     crate::ext::Info,
     crate::ext::KillRequest,
     crate::ext::KillResponse,
+    crate::ext::ProbeRequest,
+    crate::ext::ProbeResponse,
     crate::ext::Reach,
     crate::httperror::HttpError,
     crate::v1::Event,

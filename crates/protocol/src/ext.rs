@@ -2,11 +2,13 @@
 
 mod lane;
 mod oldest;
+mod probe;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::lane::{LaneError, LaneMessage, STDERR, STDIN, STDOUT};
 pub use self::oldest::{InvalidOldest, format_oldest, parse_oldest};
+pub use self::probe::{MAX_TRIES, Outcome, ProbeRequest, ProbeResponse, Try};
 pub use crate::body::{from_json, to_json};
 pub use crate::connect::ErrorBody;
 
@@ -22,6 +24,8 @@ pub const EXPOSE: &str = "/ext/v1/expose";
 pub const REACH: &str = "/ext/v1/reach";
 /// Path of parked accepts.
 pub const ACCEPT: &str = "/ext/v1/accept";
+/// Path of tries of the sandbox's walls from inside.
+pub const PROBE: &str = "/ext/v1/probe";
 /// Path of the end of everything.
 pub const SHUTDOWN: &str = "/ext/v1/shutdown";
 

@@ -15,6 +15,7 @@ mod lane;
 mod listener;
 mod metrics;
 mod pool;
+mod probe;
 mod process;
 mod random;
 mod reaper;
