@@ -1,17 +1,86 @@
 //! What was decided and what flowed, one JSON line each, chained by hashes.
+//!
+//! Each line carries the hash of the line before it (`prev`) and counts up (`seq`), so that a line that was
+//! changed, taken out or put in is [seen](verify). Lines cut off the end are not: compare the count.
+//!
+//! Lines are written by a thread of their own. What is admitted waits while its queue is full, and is denied
+//! while the medium fails: nothing is let out that cannot be recorded.
+
+mod chain;
+mod file;
+mod line;
+mod writer;
 
 use std::fmt::Debug;
+use std::sync::Arc;
+
+pub use self::chain::{VerifyError, verify};
+pub use self::file::AuditFile;
+pub(crate) use self::line::{Event, Line, now_ms};
+use self::writer::Writer;
+use crate::Reason;
+use crate::metrics::Metrics;
 
 /// Where audit lines go.
 pub trait AuditSink: Debug + Send + Sync {
-    /// Writes one line, without a line end.
+    /// Writes one line, without a line end. A line whose write failed is written again: whatever of it was
+    /// written must be taken back.
+    ///
+    /// Called by one thread that does nothing else, so it may block.
     ///
     /// # Errors
     ///
     /// Those of the medium; the boundary then denies what it cannot record.
     fn write(&self, line: &[u8]) -> std::io::Result<()>;
+
+    /// The last line that was written, by whomever, so that the chain goes on. `None`: a new one begins.
+    ///
+    /// # Errors
+    ///
+    /// Those of the medium.
+    fn last(&self) -> std::io::Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
 }
 
 /// Writes audit lines; by default nowhere.
 #[derive(Clone, Debug, Default)]
-pub struct Audit {}
+pub struct Audit(Option<Arc<Writer>>);
+
+impl Audit {
+    /// Writes to `sink` from now on.
+    ///
+    /// # Errors
+    ///
+    /// What it says about its last line, and those of starting a thread.
+    pub(crate) fn start(sink: Arc<dyn AuditSink>, metrics: Arc<Metrics>) -> std::io::Result<Self> {
+        Ok(Self(Some(Arc::new(Writer::start(sink, metrics)?))))
+    }
+
+    /// Whether there is anybody to write to.
+    pub(crate) const fn wanted(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Waits until there is room for what will be said about one more decision.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::AuditFailed`] while nothing can be written.
+    pub(crate) async fn ready(&self) -> Result<(), Reason> {
+        match &self.0 {
+            None => Ok(()),
+            Some(writer) => writer.ready().await,
+        }
+    }
+
+    /// Writes a line.
+    pub(crate) fn write(&self, line: &Line<'_>) {
+        if let Some(writer) = &self.0 {
+            writer.push(line);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! The boundary of one host process, and the end of one sandbox at it.
 
+mod outside;
+
 use std::sync::Arc;
 
 use namzu_core::egress::{Doors, Wiring};
@@ -7,20 +9,9 @@ use namzu_core::{Duplex, Result};
 use namzu_types::{EgressPolicy, SandboxId};
 use serde::Serialize;
 
-use crate::audit::Audit;
-use crate::lookup::Lookup;
-use crate::metrics::Metrics;
 use crate::place::Place;
-use crate::screen::Screen;
 
-/// What all sandboxes share: how names are resolved, addresses screened and connections made.
-pub(crate) struct Outside {
-    pub(crate) lookup: Arc<dyn Lookup>,
-    pub(crate) screen: Screen,
-    pub(crate) audit: Audit,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) roots: Arc<rustls::RootCertStore>,
-}
+pub(crate) use self::outside::Outside;
 
 /// The egress boundary of a host process. Cheap to clone; one serves any number of sandboxes.
 #[derive(Clone)]

@@ -3,11 +3,15 @@
 //! A door turns what somebody inside asks for into an [`Ask`], has it admitted, dials, and carries. It
 //! never decides, resolves or connects by itself.
 
+mod flow;
+mod registry;
+#[cfg(test)]
+pub(crate) mod testing;
+
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use namzu_types::SandboxId;
-use tokio::net::TcpStream;
 
 use crate::boundary::Outside;
 use crate::broker::Broker;
@@ -15,9 +19,13 @@ use crate::denial::Denial;
 use crate::door::names::Names;
 use crate::http::pool::Pool;
 use crate::limits::Limiter;
-use crate::policy::{Snapshot, Verdict};
+use crate::policy::{self, Question, Snapshot};
 use crate::tls::ca::Ca;
+use crate::tls::upstream::Upstream;
 use crate::{Host, Reason, Scheme};
+
+pub(crate) use self::flow::Flow;
+use self::registry::{Entry, Registry};
 
 /// By which way something was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,11 +44,41 @@ pub(crate) enum Via {
     Intercepted,
 }
 
+impl Via {
+    pub(crate) const ALL: &'static [Self] = &[
+        Self::Connect,
+        Self::Forward,
+        Self::Socks,
+        Self::Named,
+        Self::Dns,
+        Self::Intercepted,
+    ];
+
+    /// As audit and metrics have it.
+    pub(crate) const fn code(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Forward => "forward",
+            Self::Socks => "socks",
+            Self::Named => "named",
+            Self::Dns => "dns",
+            Self::Intercepted => "intercepted",
+        }
+    }
+
+    /// Whether what is asked for by it is a request on a connection that was counted, so that it counts
+    /// only when it needs a connection of its own.
+    pub(crate) const fn is_request(self) -> bool {
+        matches!(self, Self::Forward | Self::Intercepted)
+    }
+}
+
 /// What somebody inside asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
     pub(crate) via: Via,
     pub(crate) host: Host,
+    /// 0 for a look-up, which asks for none.
     pub(crate) port: u16,
     /// What is spoken, once that is known.
     pub(crate) scheme: Option<Scheme>,
@@ -59,20 +97,28 @@ pub(crate) struct Place {
     pub(crate) id: SandboxId,
     pub(crate) outside: Arc<Outside>,
     pub(crate) regime: ArcSwap<Regime>,
-    pub(crate) limiter: Limiter,
+    pub(crate) limiter: Arc<Limiter>,
     pub(crate) names: Names,
     pub(crate) pool: Pool,
     /// Absent where no rule ended TLS when the sandbox was made: nothing inside would trust it.
     pub(crate) ca: Option<Ca>,
+    /// What its TLS connections to the outside share.
+    pub(crate) upstream: Upstream,
+    flows: Registry,
 }
 
-/// Something that was admitted and is not over yet. Dropping it ends it in the books.
-pub(crate) struct Flow {
-    pub(crate) place: Arc<Place>,
-    pub(crate) ask: Ask,
-    pub(crate) verdict: Verdict,
-    /// What decided it: the secrets it is given are of the same policy as the rule.
-    pub(crate) regime: Arc<Regime>,
+impl Ask {
+    pub(crate) fn question(&self) -> Question<'_> {
+        Question {
+            host: &self.host,
+            port: (self.via != Via::Dns).then_some(self.port),
+            scheme: self.scheme,
+            request: self
+                .request
+                .as_ref()
+                .map(|(method, path)| (&**method, &**path)),
+        }
+    }
 }
 
 impl Place {
@@ -82,47 +128,33 @@ impl Place {
     /// Decides about `ask`, and enters what is admitted in the books: from then on a change of policy
     /// that no longer allows it [cuts](Flow::cut) it. A resolver is asked where the policy is one.
     pub(crate) async fn admit(self: &Arc<Self>, ask: Ask) -> Result<Flow, Denial> {
-        Err(Denial::of(&ask, Reason::DenyAll))
+        let mut regime = self.regime.load_full();
+        let mut verdict = policy::decide(&regime.snapshot, &ask.question());
+        if !verdict.allows() {
+            return Err(Denial::decided(&ask, &verdict));
+        }
+        let Some(entry) = self.flows.enter(&ask) else {
+            return Err(Denial::of(&ask, Reason::Closed));
+        };
+        // A change that began before this was in the books did not see it.
+        loop {
+            let now = self.regime.load_full();
+            if Arc::ptr_eq(&now, &regime) {
+                break;
+            }
+            regime = now;
+            verdict = policy::decide(&regime.snapshot, &ask.question());
+            if !verdict.allows() {
+                self.flows.leave(&entry);
+                return Err(Denial::decided(&ask, &verdict));
+            }
+        }
+        Ok(Flow::new(Arc::clone(self), ask, verdict, regime, entry))
     }
 
     /// Records a denial that was found out before there was a question to decide: malformed bytes.
     pub(crate) fn refuse(&self, via: Via, raw: &str, reason: Reason) -> Denial {
         let _ = (via, raw);
         Denial::bare(reason)
-    }
-}
-
-impl Flow {
-    /// Decides anew with what is now known of it: the scheme, or method and path.
-    pub(crate) fn refine(&mut self, scheme: Scheme) -> Result<(), Denial> {
-        self.ask.scheme = Some(scheme);
-        Err(Denial::of(&self.ask, Reason::DenyAll))
-    }
-
-    /// Resolves, screens all addresses, dials one of them and checks that it is who answered.
-    pub(crate) async fn dial(&self) -> Result<TcpStream, Denial> {
-        Err(Denial::of(&self.ask, Reason::DialFailed))
-    }
-
-    /// Waits until the flow must end: the policy changed, or the sandbox ended.
-    pub(crate) async fn cut(&self) -> Reason {
-        std::future::pending().await
-    }
-
-    /// Counts bytes that went out of the sandbox, and says when they were too many.
-    pub(crate) fn up(&self, bytes: u64) -> Result<(), Reason> {
-        let _ = bytes;
-        Ok(())
-    }
-
-    /// Counts bytes that went into the sandbox, and says when they were too many.
-    pub(crate) fn down(&self, bytes: u64) -> Result<(), Reason> {
-        let _ = bytes;
-        Ok(())
-    }
-
-    /// Ends it in the books, with the reason if it was not of its own accord.
-    pub(crate) fn end(self, why: Option<Reason>) {
-        let _ = why;
     }
 }

@@ -67,6 +67,7 @@ reasons! {
     NotSupported = "not_supported", "The boundary does not carry this.";
     Narrowed = "narrowed", "The policy changed and no longer allows it.";
     Closed = "closed", "The sandbox ended.";
+    AuditFailed = "audit_failed", "The boundary cannot record what it lets out, so it lets out nothing.";
     Internal = "internal", "The boundary failed.";
 }
 

@@ -1,0 +1,112 @@
+//! The chain of hashes through the lines.
+
+use std::io::{self, BufRead};
+
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+/// The longest line that is read when a log is verified; those written are far shorter.
+const LONGEST: u64 = 1 << 20;
+
+/// Why a log is not what was written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// It could not be read.
+    #[error("cannot read the audit log")]
+    Read(#[from] io::Error),
+    /// A line is not one that the boundary wrote there.
+    #[error("line {line} of the audit log {what}")]
+    Broken {
+        /// Counted from 1.
+        line: u64,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+}
+
+/// Where a chain is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Link {
+    /// Of the line that was written last; 0 before the first.
+    seq: u64,
+    /// Its hash.
+    hash: String,
+}
+
+#[derive(Deserialize)]
+struct Links {
+    seq: u64,
+    prev: String,
+}
+
+impl Link {
+    /// Before the first line.
+    pub(super) fn start() -> Self {
+        Self {
+            seq: 0,
+            hash: "0".repeat(64),
+        }
+    }
+
+    /// After `line`.
+    pub(super) fn after(line: &[u8]) -> Option<Self> {
+        let links: Links = serde_json::from_slice(line).ok()?;
+        Some(Self {
+            seq: links.seq,
+            hash: hash(line),
+        })
+    }
+
+    /// The whole line for `open`, a JSON object without its closing brace, as the next of the chain.
+    pub(super) fn close(&self, open: &str) -> String {
+        format!("{open},\"seq\":{},\"prev\":\"{}\"}}", self.seq + 1, self.hash)
+    }
+
+    /// Moves on past `line`, which [`close`](Self::close) made.
+    pub(super) fn advance(&mut self, line: &[u8]) {
+        self.seq += 1;
+        self.hash = hash(line);
+    }
+}
+
+fn hash(line: &[u8]) -> String {
+    let mut text = String::with_capacity(64);
+    for byte in Sha256::digest(line) {
+        for digit in [byte >> 4, byte & 15] {
+            text.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
+        }
+    }
+    text
+}
+
+/// Checks that a log is whole from its first line on, and says how many lines it has. Lines that were cut
+/// off its end leave no trace in it: keep the count somewhere else.
+///
+/// # Errors
+///
+/// The first line that is not what was written there.
+pub fn verify(mut log: impl BufRead) -> Result<u64, VerifyError> {
+    let mut link = Link::start();
+    loop {
+        let number = link.seq + 1;
+        let broken = |what| VerifyError::Broken { line: number, what };
+        let mut line = Vec::new();
+        io::Read::take(&mut log, LONGEST).read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            return Ok(link.seq);
+        }
+        if line.pop() != Some(b'\n') {
+            return Err(broken("breaks off"));
+        }
+        let links: Links =
+            serde_json::from_slice(&line).map_err(|_| broken("is no line of an audit log"))?;
+        if links.seq != number {
+            return Err(broken("is out of sequence"));
+        }
+        if links.prev != link.hash {
+            return Err(broken("does not follow from the line before it"));
+        }
+        link.advance(&line);
+    }
+}

@@ -1,0 +1,189 @@
+//! The thread that writes audit lines, and its queue.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::{AuditSink, Line};
+use super::chain::Link;
+use crate::Reason;
+use crate::metrics::Metrics;
+
+/// Lines that may wait. What is admitted waits for room among these.
+const ROOM: usize = 4096;
+/// Lines that may wait at all: refusals and ends, which are not held back. There are no more ends than
+/// flows that were admitted while there was room.
+const MOST: usize = 1 << 16;
+/// How long something that is to be admitted waits for room.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two attempts to write what could not be written.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// The near end of the queue. Dropping it lets the thread write what waits, and end.
+pub(super) struct Writer(Arc<Shared>);
+
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Told when a line came, or the last will have.
+    filled: Condvar,
+    /// Told when there is room again, or the medium failed.
+    drained: Notify,
+    failing: AtomicBool,
+    metrics: Arc<Metrics>,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// JSON objects without their closing brace.
+    lines: VecDeque<String>,
+    over: bool,
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state of the medium changed.
+    fn failing(&self, failing: bool) {
+        self.failing.store(failing, Release);
+        self.drained.notify_waiters();
+    }
+}
+
+impl Writer {
+    pub(super) fn start(sink: Arc<dyn AuditSink>, metrics: Arc<Metrics>) -> io::Result<Self> {
+        let link = match sink.last()? {
+            None => Link::start(),
+            Some(line) => Link::after(&line).ok_or_else(|| {
+                io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "the last line of the audit log is none of ours",
+                )
+            })?,
+        };
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            filled: Condvar::new(),
+            drained: Notify::new(),
+            failing: AtomicBool::new(false),
+            metrics,
+        });
+        let theirs = Arc::clone(&shared);
+        std::thread::Builder::new()
+            .name("egress-audit".to_owned())
+            .spawn(move || write(&theirs, &*sink, link))?;
+        Ok(Self(shared))
+    }
+
+    pub(super) async fn ready(&self) -> Result<(), Reason> {
+        let room = async {
+            loop {
+                let drained = self.0.drained.notified();
+                if self.0.failing.load(Acquire) {
+                    return Err(Reason::AuditFailed);
+                }
+                if self.0.queue().lines.len() < ROOM {
+                    return Ok(());
+                }
+                drained.await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, room)
+            .await
+            .unwrap_or(Err(Reason::AuditFailed))
+    }
+
+    pub(super) fn push(&self, line: &Line<'_>) {
+        // Data of ours with no maps in it: this does not fail.
+        let Ok(mut text) = serde_json::to_string(line) else {
+            return;
+        };
+        text.pop();
+        let mut queue = self.0.queue();
+        if queue.lines.len() >= MOST {
+            drop(queue);
+            self.0.metrics.audit_lost.fetch_add(1, Relaxed);
+            return;
+        }
+        queue.lines.push_back(text);
+        drop(queue);
+        self.0.filled.notify_one();
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.0.queue().over = true;
+        self.0.filled.notify_one();
+    }
+}
+
+/// Writes what comes, until the other end is dropped and the queue is empty or the medium fails.
+fn write(shared: &Shared, sink: &dyn AuditSink, mut link: Link) {
+    loop {
+        let mut queue = shared.queue();
+        while queue.lines.is_empty() {
+            if queue.over {
+                return;
+            }
+            queue = shared
+                .filled
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        let batch = std::mem::take(&mut queue.lines);
+        drop(queue);
+        shared.drained.notify_waiters();
+        for open in batch {
+            let line = link.close(&open);
+            if !persist(shared, sink, line.as_bytes()) {
+                return;
+            }
+            link.advance(line.as_bytes());
+        }
+    }
+}
+
+/// Writes one line, as often as it takes; whether it was written before the end.
+fn persist(shared: &Shared, sink: &dyn AuditSink, line: &[u8]) -> bool {
+    loop {
+        let result = sink.write(line);
+        shared.metrics.audit_lines.count(&result);
+        let failed = shared.failing.load(Relaxed);
+        match result {
+            Ok(()) => {
+                if failed {
+                    tracing::info!("the audit log can be written again");
+                    shared.failing(false);
+                }
+                return true;
+            }
+            Err(why) => {
+                if !failed {
+                    tracing::error!(%why, "the audit log cannot be written: nothing is let out");
+                    shared.failing(true);
+                }
+            }
+        }
+        let queue = shared.queue();
+        if queue.over {
+            tracing::error!("audit lines were lost: the log could not be written to the end");
+            return false;
+        }
+        // Woken early by each line that comes, it tries no harm.
+        drop(shared.filled.wait_timeout(queue, AGAIN));
+    }
+}
