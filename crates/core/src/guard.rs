@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use namzu_types::config::{MAX_CPUS, MAX_MIB, MAX_PROCESSES, MIN_CPUS};
 use namzu_types::{
-    Access, Capabilities, Control, Controls, EgressCapabilities, EgressPolicy, Limits, SandboxId,
-    SandboxInfo, SandboxSpec, Strength, Tier, Workspace,
+    Access, Capabilities, Control, Controls, EgressCapabilities, EgressCredential, EgressPolicy,
+    Limits, SandboxId, SandboxInfo, SandboxSpec, Strength, Tier, Workspace,
 };
 
 use crate::egress::Wiring;
@@ -41,6 +41,7 @@ pub fn refusals(tier: Tier, capabilities: &Capabilities, spec: &SandboxSpec) -> 
         labels: _,
         require,
         detach: wants_detach,
+        verify_egress,
     } = spec;
     let Limits {
         memory: wants_memory,
@@ -94,6 +95,11 @@ pub fn refusals(tier: Tier, capabilities: &Capabilities, spec: &SandboxSpec) -> 
     if !matches!(policy, EgressPolicy::AllowAll) {
         refuse(true, holds(network), &format!("egress `{}`", policy.kind()));
     }
+    refuse(
+        *verify_egress,
+        !matches!(policy, EgressPolicy::AllowAll),
+        "a test of the walls of `allow-all`, which has none",
+    );
     for control in require {
         let best = match control {
             Control::Filesystem => filesystem,
@@ -168,6 +174,9 @@ pub fn malformed(spec: &SandboxSpec) -> Vec<String> {
             }
         }
     }
+    if let Some(policy) = &spec.egress {
+        reasons.extend(stand_in_clashes(policy, |name| spec.env.contains_key(name)));
+    }
     if let Workspace::Host { path, access: _ } = &spec.workspace
         && !path.is_absolute()
     {
@@ -177,6 +186,26 @@ pub fn malformed(spec: &SandboxSpec) -> Vec<String> {
         ));
     }
     reasons
+}
+
+/// Every variable that `policy` wants for the stand-in of a credential and that `is_set` already. Of
+/// the other variables of the boundary what is set wins; but whoever sets this one would find, where
+/// the policy says that there is a stand-in, something else.
+pub fn stand_in_clashes(policy: &EgressPolicy, is_set: impl Fn(&str) -> bool) -> Vec<String> {
+    let EgressPolicy::Static { credentials, .. } = policy else {
+        return Vec::new();
+    };
+    credentials
+        .iter()
+        .filter_map(|(name, credential)| match credential {
+            EgressCredential::Sentinel { env, .. } if is_set(env) => Some(format!(
+                "the variable `{}`, which is to hold the stand-in of credential `{}`",
+                env.escape_debug(),
+                name.escape_debug()
+            )),
+            EgressCredential::Sentinel { .. } | EgressCredential::Inject { .. } => None,
+        })
+        .collect()
 }
 
 /// Wraps a backend so that nothing it did not declare ever reaches it.

@@ -27,5 +27,5 @@ pub use crate::channel::{Channel, Duplex, DuplexChannel, HttpChannel};
 pub use crate::envelope::{SerializedSandboxError, serialize_sandbox_error};
 pub use crate::error::{Chain, Error, Result};
 pub use crate::finding::{Finding, Verdict};
-pub use crate::guard::{Guarded, malformed, refusals};
+pub use crate::guard::{Guarded, malformed, refusals, stand_in_clashes};
 pub use crate::receipt::{IsolationReport, Receipt, SandboxEnvironment, backend_label};

@@ -28,6 +28,9 @@ pub struct SandboxSpec {
     pub require: Vec<Control>,
     /// Outlives the process that makes it, until destroyed or out of lifetime.
     pub detach: bool,
+    /// Before it is handed out, what its egress policy denies is tried from inside: a wall with a
+    /// hole fails the creation.
+    pub verify_egress: bool,
 }
 
 impl SandboxSpec {

@@ -530,7 +530,7 @@ fn create_options_override_the_defaults() {
     let options = SandboxCreateConfig::from_value(&json!({
         "workingDirectory": "/srv/x", "access": "ro", "memoryLimitMb": 64, "env": {"B": "2"},
         "require": ["pids", "network"], "egress": {"kind": "deny-all"}, "id": "one",
-        "detach": true
+        "detach": true, "verifyEgress": true
     }))
     .expect("valid options");
     let spec = options.on(&defaults);
@@ -542,6 +542,7 @@ fn create_options_override_the_defaults() {
     assert_eq!(spec.egress, Some(EgressPolicy::DenyAll));
     assert_eq!(spec.id.expect("an id").as_str(), "one");
     assert!(spec.detach);
+    assert!(spec.verify_egress);
     assert!(matches!(spec.workspace, Workspace::Host { .. }));
 }
 
@@ -557,6 +558,7 @@ fn bad_create_options_are_refused() {
         json!({"env": {"": "1"}}),
         json!({"labels": {"a=b": "1"}}),
         json!({"detach": "yes"}),
+        json!({"verifyEgress": 1}),
     ] {
         let err = SandboxCreateConfig::from_value(&options).expect_err("bad options");
         assert_eq!(err.reasons().len(), 1, "{options}: {err}");
@@ -626,4 +628,30 @@ fn the_schemas_use_no_keyword_that_the_validator_ignores() {
     }
     walk(&SandboxProviderConfig::json_schema_value());
     walk(&SandboxCreateConfig::json_schema_value());
+}
+
+#[test]
+fn a_literal_credential_of_a_policy_is_checked_and_never_written_out() {
+    let mut config = read(&json!({
+        "backend": {"tier": "process"},
+        "defaultEgress": {
+            "kind": "static",
+            "credentials": {"key": {"mode": "inject", "source": {"env": "KEY"}, "header": "x-key"}},
+        },
+    }));
+    let Some(EgressPolicy::Static { credentials, .. }) = &mut config.default_egress else {
+        panic!("not static");
+    };
+    for credential in credentials.values_mut() {
+        let (namzu_types::EgressCredential::Inject { source, .. }
+        | namzu_types::EgressCredential::Sentinel { source, .. }) = credential;
+        *source = ValueSource::Value(namzu_types::Secret::new("hush"));
+    }
+    config.validate().expect("valid");
+    config.to_json().expect_err("it holds a literal secret");
+    let json = config.dangerous_to_json_with_secrets().expect("a literal");
+    assert_eq!(
+        json["defaultEgress"]["credentials"]["key"]["source"],
+        "hush"
+    );
 }

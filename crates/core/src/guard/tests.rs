@@ -447,3 +447,44 @@ async fn what_makes_no_sense_is_no_request() {
         assert_eq!(*guarded.0.calls.lock().unwrap(), [""; 0]);
     }
 }
+
+#[test]
+fn a_stand_in_takes_no_variables_place() {
+    let policy: EgressPolicy = serde_json::from_value(serde_json::json!({
+        "kind": "static",
+        "credentials": {
+            "key": {"mode": "sentinel", "source": {"env": "KEY"}, "env": "API_KEY"},
+            "token": {"mode": "inject", "source": {"env": "TOKEN"}, "header": "authorization"},
+        },
+    }))
+    .unwrap();
+    let with = |names: &[&str]| {
+        let env = names.iter().map(|name| ((*name).to_owned(), String::new()));
+        malformed(&SandboxSpec {
+            egress: Some(policy.clone()),
+            env: env.collect(),
+            ..SandboxSpec::default()
+        })
+    };
+    // The source is read on the host, so its name is free inside.
+    assert_eq!(with(&["KEY", "TOKEN", "authorization"]), [""; 0]);
+    assert_eq!(
+        with(&["API_KEY"]),
+        ["the variable `API_KEY`, which is to hold the stand-in of credential `key`"]
+    );
+}
+
+#[test]
+fn an_open_network_has_no_walls_to_test() {
+    let with = |egress| {
+        let spec = SandboxSpec {
+            egress: Some(egress),
+            verify_egress: true,
+            ..SandboxSpec::default()
+        };
+        refusals(Tier::Process, &ALL, &spec).len()
+    };
+    assert_eq!(with(EgressPolicy::AllowAll), 1);
+    assert_eq!(with(EgressPolicy::DenyAll), 0);
+    assert_eq!(with(EgressPolicy::hosts(["a.test"])), 0);
+}

@@ -69,6 +69,10 @@ pub struct SandboxCreateConfig {
     /// Whether it outlives the process that makes it. Not in the TypeScript package.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub detach: bool,
+    /// Whether, before it is handed out, what its egress policy denies is tried from inside; a
+    /// wall with a hole fails the call. Not in the TypeScript package.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub verify_egress: bool,
 }
 
 impl SandboxCreateConfig {
@@ -116,6 +120,7 @@ impl SandboxCreateConfig {
             labels,
             require,
             detach,
+            verify_egress,
         } = self;
         let mut spec = defaults.clone();
         if let Some(path) = working_directory {
@@ -150,6 +155,7 @@ impl SandboxCreateConfig {
             }
         }
         spec.detach |= detach;
+        spec.verify_egress |= verify_egress;
         spec
     }
 }

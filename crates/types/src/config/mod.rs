@@ -30,7 +30,7 @@ pub use self::microvm::{
     SelfHostedBackendConfig,
 };
 pub use self::process::{PassthroughBackendConfig, ProcessBackendConfig, ProcessEngine};
-use crate::{ContainerSandboxLayout, Control, EgressPolicy, Secret, ValueSource};
+use crate::{ContainerSandboxLayout, Control, EgressCredential, EgressPolicy, Secret, ValueSource};
 
 /// The longest time that a configuration may name, in milliseconds: what the reference's timers
 /// can hold.
@@ -176,8 +176,16 @@ impl SandboxProviderConfig {
         if let Some(layout) = &mut self.layout {
             layout.visit_sources(visit);
         }
-        if let Some(EgressPolicy::Resolver { resolve }) = &mut self.default_egress {
-            visit(resolve);
+        match &mut self.default_egress {
+            Some(EgressPolicy::Resolver { resolve }) => visit(resolve),
+            Some(EgressPolicy::Static { credentials, .. }) => {
+                for credential in credentials.values_mut() {
+                    let (EgressCredential::Inject { source, .. }
+                    | EgressCredential::Sentinel { source, .. }) = credential;
+                    visit(source);
+                }
+            }
+            Some(EgressPolicy::DenyAll | EgressPolicy::AllowAll) | None => {}
         }
     }
 
