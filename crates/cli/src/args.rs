@@ -7,6 +7,7 @@ use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueP
 use clap::{ArgAction, Args, Parser, Subcommand};
 use namzu_sandbox::types::{Control, SandboxId};
 
+use crate::allow::Allow;
 use crate::parse::{self, Cpus, EnvVar, Label, Location, Mount};
 
 /// Text under every `--help`.
@@ -87,9 +88,12 @@ pub struct SandboxArgs {
     /// Set a variable, or copy one from the host; never more of the host's
     #[arg(short, long, value_name = "KEY[=VALUE]", value_parser = parse::env_var())]
     pub env: Vec<EnvVar>,
-    /// What may leave [default: deny-all; passthrough: allow-all]
-    #[arg(long, value_name = "POLICY", value_parser = egress())]
-    pub egress: Option<Egress>,
+    /// What may leave.
+    #[command(flatten)]
+    pub outward: OutwardArgs,
+    /// Before anything runs, try from inside what is denied; a wall with a hole fails
+    #[arg(long)]
+    pub verify_egress: bool,
     /// Memory for everything inside together, e.g. 512m
     #[arg(long, value_name = "SIZE", value_parser = parse::size)]
     pub memory: Option<u64>,
@@ -113,7 +117,22 @@ pub struct SandboxArgs {
     pub label: Vec<Label>,
 }
 
-/// What may leave.
+/// What may leave a sandbox.
+#[derive(Clone, Debug, Default, Args)]
+#[group(id = "outward", multiple = true)]
+pub struct OutwardArgs {
+    /// What may leave [default: deny-all; passthrough: allow-all]
+    #[arg(long, value_name = "POLICY", value_parser = egress(), conflicts_with_all = ["allow", "policy"])]
+    pub egress: Option<Egress>,
+    /// Let this host be reached, and what else is named so: HOST, HOST:PORT, SCHEME://HOST[:PORT]
+    #[arg(long, value_name = "HOST", value_parser = clap::value_parser!(Allow), conflicts_with = "policy")]
+    pub allow: Vec<Allow>,
+    /// Egress policy, as JSON: rules, denied hosts, credentials, limits
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
+}
+
+/// What may leave, in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Egress {
     /// Nothing.
@@ -178,7 +197,7 @@ pub struct ShellArgs {
     #[arg(
         value_name = "ID",
         conflicts_with_all = [
-            "workdir", "egress", "memory", "pids", "cpus", "disk", "lifetime", "require", "label",
+            "workdir", "egress", "allow", "policy", "verify_egress", "memory", "pids", "cpus", "disk", "lifetime", "require", "label",
         ]
     )]
     pub id: Option<SandboxId>,

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use namzu_sandbox::types::SandboxId;
 use namzu_sandbox::{
@@ -33,6 +33,11 @@ fn cwd() -> Result<PathBuf, Failure> {
     std::env::current_dir().map_err(|err| local("finding the current directory", err).into())
 }
 
+fn read(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path)
+        .map_err(|err| local(format!("reading `{}`", path.display()), err).into())
+}
+
 /// Looks up a variable of the host.
 pub(crate) fn var(name: &str) -> Option<OsString> {
     std::env::var_os(name)
@@ -53,6 +58,7 @@ impl Context {
     pub(crate) const fn host() -> Host<'static> {
         Host {
             cwd: &cwd,
+            read: &read,
             var: &var,
         }
     }

@@ -3,6 +3,7 @@
 //! It holds no isolation logic: every wall is the library's.
 #![forbid(unsafe_code)]
 
+pub mod allow;
 pub mod args;
 mod backend;
 mod commands;

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use namzu_sandbox::types::{EgressPolicy, Limits, SandboxId, SandboxSpec, Workspace};
-use namzu_sandbox::{ExecRequest, SandboxProviderConfig};
+use namzu_sandbox::{Error, ErrorCode, ExecRequest, Phase, SandboxProviderConfig, config};
 
-use crate::args::{CommandArgs, Common, Egress, SandboxArgs};
+use crate::allow;
+use crate::args::{CommandArgs, Common, Egress, OutwardArgs, SandboxArgs};
 use crate::backend::named;
 use crate::failure::Failure;
 use crate::parse::{EnvVar, Mount};
@@ -17,6 +18,8 @@ use crate::parse::{EnvVar, Mount};
 pub(crate) struct Host<'a> {
     /// Finds the working directory, absolute.
     pub(crate) cwd: &'a dyn Fn() -> Result<PathBuf, Failure>,
+    /// Reads a file.
+    pub(crate) read: &'a dyn Fn(&Path) -> Result<String, Failure>,
     /// Looks up an environment variable.
     pub(crate) var: &'a dyn Fn(&str) -> Option<OsString>,
 }
@@ -46,7 +49,8 @@ pub(crate) fn spec(args: &SandboxArgs, host: &Host<'_>) -> Result<SandboxSpec, F
     let SandboxArgs {
         workdir,
         env,
-        egress,
+        outward,
+        verify_egress,
         memory,
         pids,
         cpus,
@@ -60,10 +64,8 @@ pub(crate) fn spec(args: &SandboxArgs, host: &Host<'_>) -> Result<SandboxSpec, F
             Some(mount) => workspace(mount, host)?,
             None => Workspace::Private,
         },
-        egress: egress.map(|egress| match egress {
-            Egress::DenyAll => EgressPolicy::DenyAll,
-            Egress::AllowAll => EgressPolicy::AllowAll,
-        }),
+        egress: policy(outward, host)?,
+        verify_egress: *verify_egress,
         limits: Limits {
             memory: *memory,
             processes: *pids,
@@ -80,6 +82,41 @@ pub(crate) fn spec(args: &SandboxArgs, host: &Host<'_>) -> Result<SandboxSpec, F
         require: require.clone(),
         ..SandboxSpec::default()
     })
+}
+
+/// The policy that the flags name, if they name one.
+pub(crate) fn policy(args: &OutwardArgs, host: &Host<'_>) -> Result<Option<EgressPolicy>, Failure> {
+    let OutwardArgs {
+        egress,
+        allow,
+        policy,
+    } = args;
+    Ok(match (egress, allow.as_slice(), policy) {
+        (_, _, Some(path)) => Some(read_policy(path, host)?),
+        (Some(Egress::DenyAll), ..) => Some(EgressPolicy::DenyAll),
+        (Some(Egress::AllowAll), ..) => Some(EgressPolicy::AllowAll),
+        (None, [], None) => None,
+        (None, allow, None) => Some(allow::policy(allow)),
+    })
+}
+
+/// Reads a policy as a request for a sandbox would hold it, so that the same is refused.
+fn read_policy(path: &Path, host: &Host<'_>) -> Result<EgressPolicy, Failure> {
+    let text = (host.read)(path)?;
+    let malformed = |reasons: Vec<String>| {
+        Error::new(
+            ErrorCode::ConfigInvalid,
+            format!("`{}` holds no egress policy", path.display()),
+        )
+        .with_reasons(reasons)
+        .during(Phase::Configure)
+    };
+    let policy: serde_json::Value =
+        serde_json::from_str(&text).map_err(|err| malformed(vec![err.to_string()]))?;
+    let request = serde_json::json!({ "egress": policy });
+    let config = config::SandboxCreateConfig::from_value(&request)
+        .map_err(|err| malformed(err.reasons().to_vec()))?;
+    Ok(config.egress.unwrap_or_default())
 }
 
 fn workspace(mount: &Mount, host: &Host<'_>) -> Result<Workspace, Failure> {
@@ -206,6 +243,14 @@ mod tests {
         };
         let host = Host {
             cwd: &|| Ok("/here".into()),
+            read: &|path| {
+                Ok(match path.to_str() {
+                    Some("good") => {
+                        r#"{"kind": "static", "rules": [{"host": "a.test"}]}"#.to_owned()
+                    }
+                    _ => r#"{"kind": "static", "rules": [{"hots": "a.test"}]}"#.to_owned(),
+                })
+            },
             var: &var,
         };
         spec(&args.sandbox, &host)
@@ -271,6 +316,46 @@ mod tests {
         );
         assert_eq!(spec.require, [Control::Memory, Control::Network]);
         assert_eq!(spec.labels["a"], "b");
+    }
+
+    #[test]
+    fn hosts_that_are_allowed_make_a_static_policy() {
+        let spec = host_spec(&[
+            "run",
+            "--allow",
+            "a.test",
+            "--allow",
+            "b.test:22",
+            "--",
+            "true",
+        ]);
+        let Some(EgressPolicy::Static {
+            allowed_hosts,
+            rules,
+            ..
+        }) = spec.unwrap().egress
+        else {
+            panic!("no static policy");
+        };
+        assert_eq!(allowed_hosts, ["a.test"]);
+        assert_eq!(
+            (rules[0].host.as_str(), &rules[0].ports[..]),
+            ("b.test", &[22][..])
+        );
+    }
+
+    #[test]
+    fn a_policy_in_a_file_is_held_to_its_schema() {
+        let good = host_spec(&["run", "--policy", "good", "--", "true"]).unwrap();
+        assert_eq!(good.egress.unwrap().kind(), "static");
+        let err = host_spec(&["run", "--policy", "bad", "--", "true"]).unwrap_err();
+        let Failure::Sandbox(err) = err else {
+            panic!("{err}")
+        };
+        assert!(
+            err.reasons().iter().any(|why| why.contains("hots")),
+            "{err:?}"
+        );
     }
 
     #[test]
