@@ -100,7 +100,7 @@ pub(crate) fn destination(path: Option<&Path>) -> Result<Option<Destination>, Fa
 impl Report {
     pub(crate) fn sandbox(&mut self, sandbox: &Sandbox) {
         self.sandbox = Some(sandbox.id().to_string());
-        self.receipt = Some(sandbox.receipt().clone());
+        self.receipt = Some(sandbox.receipt());
     }
 
     pub(crate) fn ended(&mut self, ended: &Ended) {

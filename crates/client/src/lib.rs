@@ -7,14 +7,17 @@
 mod collect;
 mod conn;
 mod detail;
+mod doors;
 mod fault;
 mod files;
 mod lane;
 mod messages;
+mod outlet;
 mod output;
 mod process;
 mod provider;
 mod sandbox;
+mod self_test;
 mod tunnel;
 mod worker;
 
@@ -23,6 +26,7 @@ pub use tokio_util::sync::CancellationToken;
 
 pub use crate::detail::oldest_cursor;
 pub use crate::files::{FileInfo, FileKind, FileReader, Files, Watch, WatchEvent, WatchKind};
+pub use crate::outlet::NetworkPolicy;
 pub use crate::output::{Captured, ExecOutput, Usage, partial_output};
 pub use crate::process::{Cursor, Ended, Event, Process, ProcessInfo, Selector, Stdin, Stream};
 pub use crate::provider::{Deadlines, SandboxProvider};

@@ -5,16 +5,18 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use namzu_core::egress::Wiring;
 use namzu_core::{
     Backend, Error, ErrorCode, Guarded, Phase, Receipt, Result, SandboxEnvironment, backend_label,
 };
+use namzu_egress::{Boundary, Explanation};
 use namzu_types::{
-    Capabilities, Controls, Limits, SandboxId, SandboxInfo, SandboxSpec, Tier, Workspace,
+    Capabilities, Controls, EgressPolicy, Limits, SandboxId, SandboxInfo, SandboxSpec, Tier,
+    Workspace,
 };
 
 use crate::Sandbox;
-use crate::sandbox::Origin;
+use crate::outlet::{self, Outlet, SharedBoundary, needs_doors};
+use crate::sandbox::{Opening, Origin};
 
 /// Makes sandboxes on one backend, with defaults for what a request leaves out.
 #[derive(Clone, Debug)]
@@ -24,6 +26,7 @@ pub struct SandboxProvider {
     id: String,
     name: String,
     deadlines: Deadlines,
+    boundary: SharedBoundary,
 }
 
 /// The egress of a sandbox whose backend keeps no record; the report of the control says what holds.
@@ -56,9 +59,9 @@ impl SandboxProvider {
     /// request leaves out.
     ///
     /// A request overrides each default by a value of its own: limit by limit, variable by variable,
-    /// label by label. Three things have no value that says "not that default": a request for
-    /// [`Workspace::Private`] or without `detach` is one that says nothing, and `require` adds up.
-    /// A default host directory, detaching or requirement therefore holds for every sandbox of the
+    /// label by label. Four things have no value that says "not that default": a request for
+    /// [`Workspace::Private`] or without `detach` or `verify_egress` is one that says nothing, and
+    /// `require` adds up. A default host directory, detaching, test or requirement therefore holds for every sandbox of the
     /// provider.
     #[must_use]
     pub fn new(backend: Arc<dyn Backend>, defaults: SandboxSpec) -> Self {
@@ -69,7 +72,16 @@ impl SandboxProvider {
             backend: Arc::new(Guarded(backend)),
             defaults: Arc::new(defaults),
             deadlines: Deadlines::default(),
+            boundary: SharedBoundary::default(),
         }
+    }
+
+    /// Lets what leaves its sandboxes go through `boundary`. Without it the first policy that lets
+    /// something out sets up one that resolves names as the host does.
+    #[must_use]
+    pub fn with_boundary(mut self, boundary: Boundary) -> Self {
+        self.boundary = boundary.into();
+        self
     }
 
     /// Sets the label in [`Self::name`], e.g. `process:auto`.
@@ -124,12 +136,30 @@ impl SandboxProvider {
     /// `unsupported` with every reason, `host_unsupported`, `config_invalid`.
     pub async fn plan(&self, spec: &SandboxSpec) -> Result<Receipt> {
         let spec = merge(spec.clone(), &self.defaults);
-        let controls = self
-            .backend
-            .plan(&spec)
-            .await
-            .map_err(|err| self.locate(err, Phase::Plan))?;
+        let plan = async {
+            let controls = self.backend.plan(&spec).await?;
+            self.check_egress(&spec.egress_on(self.tier()))?;
+            Ok(controls)
+        };
+        let controls = plan.await.map_err(|err| self.locate(err, Phase::Plan))?;
         Ok(self.receipt(&spec, controls))
+    }
+
+    fn check_egress(&self, policy: &EgressPolicy) -> Result<()> {
+        if needs_doors(policy) {
+            self.boundary.get()?.check(policy)?;
+        }
+        Ok(())
+    }
+
+    /// What `policy` says to `host[:port]` (without a port: 443). Tries nothing and needs no sandbox;
+    /// the provider of a resolver's list is asked.
+    ///
+    /// # Errors
+    ///
+    /// `invalid_argument` for what is no host; `config_invalid` with every reason.
+    pub async fn explain(&self, policy: &EgressPolicy, authority: &str) -> Result<Explanation> {
+        outlet::explain(&self.boundary, policy, authority, 1).await
     }
 
     /// Makes a sandbox that accepts commands.
@@ -144,25 +174,32 @@ impl SandboxProvider {
     /// Dropping the future leaves nothing behind.
     pub async fn create(&self, spec: SandboxSpec) -> Result<Sandbox> {
         let mut spec = merge(spec, &self.defaults);
-        if spec.id.is_none() {
-            spec.id = Some(fresh_id()?);
-        }
+        let id = spec.id.clone().map_or_else(fresh_id, Ok)?;
+        spec.id = Some(id.clone());
         let make = async {
-            let launched = self.backend.launch(&spec, &Wiring::default()).await?;
+            let policy = spec.egress_on(self.tier());
+            if needs_doors(&policy) {
+                // Before secrets are read and a resolver is asked for what is refused anyway.
+                self.backend.assess(&spec).await?;
+                self.check_egress(&policy)?;
+            }
+            let (outlet, wiring) = Outlet::of_new(id, &self.boundary, &spec, &policy).await?;
+            let launched = self.backend.launch(&spec, &wiring).await?;
             let receipt = self.receipt(&spec, launched.controls.clone());
             let origin = if spec.detach {
                 Origin::MadeDetached
             } else {
                 Origin::Made
             };
-            Sandbox::open(
-                launched,
+            let opening = Opening {
                 receipt,
-                &self.deadlines,
-                spec.limits.command,
+                deadlines: &self.deadlines,
+                command: spec.limits.command,
                 origin,
-            )
-            .await
+                outlet,
+                verify: spec.verify_egress.then_some(&policy),
+            };
+            Sandbox::open(launched, opening).await
         };
         let code = ErrorCode::CreateTimeout;
         within(
@@ -193,8 +230,16 @@ impl SandboxProvider {
                 controls: launched.controls.clone(),
                 labels: launched.labels.clone(),
             };
-            let command = self.defaults.limits.command;
-            Sandbox::open(launched, receipt, &self.deadlines, command, Origin::Found).await
+            let outlet = Outlet::of_found(id.clone(), &self.boundary, &receipt.egress);
+            let opening = Opening {
+                receipt,
+                deadlines: &self.deadlines,
+                command: self.defaults.limits.command,
+                origin: Origin::Found,
+                outlet,
+                verify: None,
+            };
+            Sandbox::open(launched, opening).await
         };
         let code = ErrorCode::ConnectTimeout;
         within(
@@ -275,6 +320,7 @@ fn merge(spec: SandboxSpec, defaults: &SandboxSpec) -> SandboxSpec {
         labels,
         require,
         detach,
+        verify_egress,
     } = spec;
     let Limits {
         memory,
@@ -314,6 +360,7 @@ fn merge(spec: SandboxSpec, defaults: &SandboxSpec) -> SandboxSpec {
         labels: merged_labels,
         require: merged_require,
         detach: detach || defaults.detach,
+        verify_egress: verify_egress || defaults.verify_egress,
     }
 }
 

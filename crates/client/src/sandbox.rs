@@ -8,11 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use namzu_core::{Duplex, Error, ErrorCode, Launched, Phase, Receipt, Result, Teardown};
-use namzu_types::{ExecRequest, SandboxId};
+use namzu_egress::{Change, Explanation};
+use namzu_types::{EgressPolicy, ExecRequest, SandboxId};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use crate::outlet::{NetworkPolicy, Outlet};
 use crate::process::{self, Mode};
+use crate::self_test;
 use crate::worker::{Obituary, Worker};
 use crate::{
     Cursor, Deadlines, ExecOutput, Files, Process, ProcessInfo, Reach, Selector, Tunnel, collect,
@@ -26,6 +29,7 @@ pub struct Sandbox {
     receipt: Receipt,
     workspace: String,
     worker: Worker,
+    outlet: Arc<Outlet>,
     ending: Arc<Ending>,
 }
 
@@ -48,6 +52,18 @@ pub(crate) enum Origin {
     MadeDetached,
     /// Found.
     Found,
+}
+
+/// What is needed to make a sandbox of what a backend launched.
+pub(crate) struct Opening<'a> {
+    pub(crate) receipt: Receipt,
+    pub(crate) deadlines: &'a Deadlines,
+    /// How long a command may run that does not say.
+    pub(crate) command: Option<Duration>,
+    pub(crate) origin: Origin,
+    pub(crate) outlet: Outlet,
+    /// The policy whose walls are to be tried from inside.
+    pub(crate) verify: Option<&'a EgressPolicy>,
 }
 
 impl Ending {
@@ -86,13 +102,15 @@ impl Drop for Sandbox {
 impl Sandbox {
     /// Connects to what a backend launched. A failure takes down what was made here, detached or
     /// not: nobody has its name.
-    pub(crate) async fn open(
-        launched: Launched,
-        receipt: Receipt,
-        deadlines: &Deadlines,
-        command: Option<Duration>,
-        origin: Origin,
-    ) -> Result<Self> {
+    pub(crate) async fn open(launched: Launched, opening: Opening<'_>) -> Result<Self> {
+        let Opening {
+            receipt,
+            deadlines,
+            command,
+            origin,
+            outlet,
+            verify,
+        } = opening;
         let ending = Arc::new(Ending {
             teardown: Mutex::new(launched.teardown),
             lives_on: AtomicBool::new(origin == Origin::Found),
@@ -113,18 +131,27 @@ impl Sandbox {
             })
         });
         let (connect, request) = (deadlines.connect, deadlines.request);
-        let worker =
-            match Worker::connect(launched.channel, connect, request, command, obituary).await {
-                Ok(worker) => worker,
-                Err(err) => {
-                    if origin != Origin::Found
-                        && let Err(left) = ending.teardown.lock().await.destroy().await
-                    {
-                        tracing::warn!(%left, "a sandbox that did not answer was not removed");
-                    }
-                    return Err(err);
+        let gate = launched.gate;
+        let opened = async {
+            let worker =
+                Worker::connect(launched.channel, connect, request, command, obituary).await?;
+            outlet.enter(gate, &worker, origin == Origin::Found).await?;
+            if let Some(policy) = verify {
+                self_test::run(&worker, &outlet, policy).await?;
+            }
+            Ok::<_, Error>(worker)
+        };
+        let worker = match opened.await {
+            Ok(worker) => worker,
+            Err(err) => {
+                if origin != Origin::Found
+                    && let Err(left) = ending.teardown.lock().await.destroy().await
+                {
+                    tracing::warn!(%left, "a sandbox that did not answer was not removed");
                 }
-            };
+                return Err(err);
+            }
+        };
         if origin == Origin::MadeDetached {
             ending.teardown.lock().await.release();
             ending.lives_on.store(true, Ordering::Relaxed);
@@ -134,6 +161,7 @@ impl Sandbox {
             receipt,
             workspace: launched.workspace,
             worker,
+            outlet: Arc::new(outlet),
             ending,
         })
     }
@@ -144,10 +172,59 @@ impl Sandbox {
         &self.id
     }
 
-    /// What is really enforced.
+    /// What is really enforced: what the sandbox was made with, and as its egress the kind of the
+    /// policy that is in force now (see [`Self::set_network_policy`]).
+    ///
+    /// The network control says what holds whatever the policy is, so a change leaves it as it is.
     #[must_use]
-    pub const fn receipt(&self) -> &Receipt {
-        &self.receipt
+    pub fn receipt(&self) -> Receipt {
+        let mut receipt = self.receipt.clone();
+        receipt.egress = self.outlet.policy().kind;
+        receipt
+    }
+
+    /// The egress policy in force: its kind, and how often it was changed.
+    #[must_use]
+    pub fn network_policy(&self) -> NetworkPolicy {
+        self.outlet.policy()
+    }
+
+    /// Puts another egress policy in force, for what is open as for what comes: a connection that it
+    /// does not allow has been cut when this returns, and every other lives on untouched. What it
+    /// allows works when this returns.
+    ///
+    /// Commands that are started from then on get the variables that the boundary sets; those that
+    /// run keep theirs, and work where they ask by name, as every program does that knows no proxy.
+    /// What can be given only at creation is the boundary's certificate authority: a sandbox that was
+    /// made without a rule that ends TLS refuses one later.
+    ///
+    /// # Errors
+    ///
+    /// `unsupported` on a sandbox that was made with `allow-all` on the host's network, was found
+    /// again, or whose backend cannot open doors; `config_invalid` with every reason, and the policy
+    /// that was in force stays; `backend_failed`, `sandbox_lost`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not undo the change: it goes through.
+    pub async fn set_network_policy(&self, policy: EgressPolicy) -> Result<Change> {
+        let outlet = Arc::clone(&self.outlet);
+        // Of its own: a change that stopped half way would leave doors that nobody serves.
+        let change = tokio::spawn(async move { outlet.set(&policy).await });
+        let done = change.await.unwrap_or_else(|err| {
+            Err(Error::new(ErrorCode::Internal, "the change of policy failed").with_source(err))
+        });
+        done.map_err(|err| err.during(Phase::Tunnel))
+    }
+
+    /// What the policy in force says to `host[:port]` (without a port: 443), without trying it.
+    ///
+    /// # Errors
+    ///
+    /// `invalid_argument` for what is no host; `unsupported` for a sandbox that was found again and
+    /// whose policy only its maker knows.
+    pub async fn explain(&self, authority: &str) -> Result<Explanation> {
+        self.outlet.explain(authority).await
     }
 
     /// Path of the workspace inside, the default working directory.
@@ -287,12 +364,18 @@ impl Sandbox {
     pub async fn destroy(&self) -> Result<()> {
         self.ending.destroying.cancel();
         let done = self.ending.teardown.lock().await.destroy().await;
+        self.outlet.close().await;
         self.worker.close();
         done.map_err(|err| err.during(Phase::Destroy))
     }
 
-    /// Makes a relative working directory relative to the workspace, as paths of files are.
+    /// Makes a relative working directory relative to the workspace, as paths of files are, and adds
+    /// the variables that the boundary has come to want.
     fn inside(&self, mut request: ExecRequest) -> ExecRequest {
+        for (name, value) in &*self.outlet.late_env() {
+            let entry = request.env.entry(name.clone());
+            entry.or_insert_with(|| value.clone());
+        }
         if let Some(cwd) = &mut request.cwd
             && Path::new(cwd).is_relative()
             && !cwd.starts_with('~')

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use namzu_client::SandboxProvider;
 use namzu_core::layout::ValidLayout;
 use namzu_core::{Backend, Chain, Error, ErrorCode, Phase, Result};
+use namzu_egress::policy::Snapshot;
 use namzu_types::config::BackendConfig;
-use namzu_types::{Capabilities, SandboxProviderConfig, Tier};
+use namzu_types::{Capabilities, EgressPolicy, SandboxProviderConfig, Tier};
 use serde::Serialize;
 
 use crate::builtin;
@@ -127,6 +128,7 @@ impl Registry {
     /// does not have; `host_unsupported`.
     pub fn provider(&self, config: &SandboxProviderConfig) -> Result<SandboxProvider> {
         config.validate()?;
+        check_egress(config.default_egress.as_ref())?;
         let label = config.backend.label();
         let factory = self.factory(&label, config.backend.tier())?;
         let layout = config.layout.as_ref().map(ValidLayout::new).transpose()?;
@@ -186,6 +188,22 @@ impl Registry {
             .map(|(label, entry)| entry.info(label))
             .collect()
     }
+}
+
+/// Refuses a policy at once that every sandbox made with it would be refused for.
+fn check_egress(policy: Option<&EgressPolicy>) -> Result<()> {
+    let Some(policy @ EgressPolicy::Static { .. }) = policy else {
+        return Ok(());
+    };
+    Snapshot::compile(policy, 0).map(drop).map_err(|reasons| {
+        let located = reasons
+            .into_iter()
+            .map(|reason| format!("`defaultEgress`: {reason}"))
+            .collect();
+        Error::new(ErrorCode::ConfigInvalid, "invalid configuration")
+            .with_reasons(located)
+            .during(Phase::Configure)
+    })
 }
 
 impl Default for Registry {

@@ -65,7 +65,7 @@ async fn attempt(cx: &mut Context) -> Result<Receipt, Failure> {
         .during(Phase::Exec)
         .into());
     }
-    Ok(sandbox.receipt().clone())
+    Ok(sandbox.receipt())
 }
 
 fn table(findings: &[Finding]) -> String {

@@ -266,10 +266,10 @@ async fn a_detached_sandbox_says_how_it_ended(bench: Arc<Bench>) -> Verdict {
             s.labels.insert("job".into(), "43".into());
         })
         .await?;
-    let receipt = made.receipt().clone();
+    let receipt = made.receipt();
     drop(made);
     let found = bench.provider.connect(&id).await?;
-    ensure_eq!(found.receipt(), &receipt, "the receipt of one found again");
+    ensure_eq!(found.receipt(), receipt, "the receipt of one found again");
     let call = Box::pin(found.exec(ExecRequest::new(["sleep", "600"])));
     let ended = tokio::time::timeout(bench.patience, call)
         .await
@@ -344,7 +344,7 @@ async fn a_detached_sandbox_is_found_again(bench: Arc<Bench>) -> Verdict {
     let mut process = sandbox.spawn_background(request).await?;
     crate::conformance::processes::read_at_least(&mut process, 5).await?;
     sandbox.files().write("kept", "x").await?;
-    let receipt = sandbox.receipt().clone();
+    let receipt = sandbox.receipt();
     drop((process, sandbox));
     let listed = bench.provider.list().await?;
     let info = listed
@@ -358,7 +358,7 @@ async fn a_detached_sandbox_is_found_again(bench: Arc<Bench>) -> Verdict {
     );
     ensure_eq!(info.tier, bench.tier, "its tier");
     let again = bench.provider.connect(&id).await?;
-    ensure_eq!(again.receipt(), &receipt, "its receipt");
+    ensure_eq!(again.receipt(), receipt, "its receipt");
     ensure_eq!(
         again.files().read("kept", 10).await?,
         b"x".to_vec(),
