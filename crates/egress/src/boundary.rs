@@ -1,6 +1,8 @@
 //! The boundary of one host process, and the end of one sandbox at it.
 
+mod dial;
 mod outside;
+mod own;
 
 use std::sync::Arc;
 

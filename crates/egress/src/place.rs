@@ -3,8 +3,12 @@
 //! A door turns what somebody inside asks for into an [`Ask`], has it admitted, dials, and carries. It
 //! never decides, resolves or connects by itself.
 
+mod change;
 mod flow;
+mod record;
+mod regime;
 mod registry;
+mod source;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -12,20 +16,20 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use namzu_types::SandboxId;
+use tokio::sync::Mutex;
 
+pub(crate) use self::flow::Flow;
+pub(crate) use self::regime::Regime;
+use self::registry::Registry;
 use crate::boundary::Outside;
-use crate::broker::Broker;
 use crate::denial::Denial;
 use crate::door::names::Names;
 use crate::http::pool::Pool;
-use crate::limits::Limiter;
-use crate::policy::{self, Question, Snapshot};
+use crate::limits::{Limiter, Permit};
+use crate::policy::{self, Question, Verdict};
 use crate::tls::ca::Ca;
 use crate::tls::upstream::Upstream;
-use crate::{Host, Reason, Scheme};
-
-pub(crate) use self::flow::Flow;
-use self::registry::{Entry, Registry};
+use crate::{Host, Name, Reason, Scheme};
 
 /// By which way something was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,12 +90,6 @@ pub(crate) struct Ask {
     pub(crate) request: Option<(Box<str>, Box<str>)>,
 }
 
-/// A policy in force and all that changes with it.
-pub(crate) struct Regime {
-    pub(crate) snapshot: Snapshot,
-    pub(crate) broker: Broker,
-}
-
 /// One sandbox at the boundary.
 pub(crate) struct Place {
     pub(crate) id: SandboxId,
@@ -100,11 +98,12 @@ pub(crate) struct Place {
     pub(crate) limiter: Arc<Limiter>,
     pub(crate) names: Names,
     pub(crate) pool: Pool,
+    pub(crate) upstream: Upstream,
     /// Absent where no rule ended TLS when the sandbox was made: nothing inside would trust it.
     pub(crate) ca: Option<Ca>,
-    /// What its TLS connections to the outside share.
-    pub(crate) upstream: Upstream,
     flows: Registry,
+    /// Held while a policy is put in force: one at a time.
+    changing: Mutex<()>,
 }
 
 impl Ask {
@@ -122,39 +121,94 @@ impl Ask {
 }
 
 impl Place {
-    /// A connection counts against the sandbox's flows and rate; a request, whose connection was admitted
-    /// already, does when it dials.
-    ///
+    pub(crate) fn new(
+        id: SandboxId,
+        outside: Arc<Outside>,
+        regime: Regime,
+        ca: Option<Ca>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            outside,
+            limiter: Arc::new(Limiter::new(&regime.limits)),
+            regime: ArcSwap::from_pointee(regime),
+            names: Names::default(),
+            pool: Pool::default(),
+            upstream: Upstream::default(),
+            ca,
+            flows: Registry::default(),
+            changing: Mutex::default(),
+        })
+    }
+
     /// Decides about `ask`, and enters what is admitted in the books: from then on a change of policy
     /// that no longer allows it [cuts](Flow::cut) it. A resolver is asked where the policy is one.
+    ///
+    /// A connection counts against the sandbox's flows and rate; a request, whose connection was admitted
+    /// already, does when it dials; a look-up does not.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing was admitted.
     pub(crate) async fn admit(self: &Arc<Self>, ask: Ask) -> Result<Flow, Denial> {
+        match self.try_admit(&ask).await {
+            Ok(flow) => Ok(flow),
+            Err((reason, verdict)) => Err(self.denied(&ask, reason, verdict.as_deref())),
+        }
+    }
+
+    async fn try_admit(
+        self: &Arc<Self>,
+        ask: &Ask,
+    ) -> Result<Flow, (Reason, Option<Box<Verdict>>)> {
+        let plain = |reason| (reason, None);
+        self.outside.audit.ready().await.map_err(plain)?;
+        if self.flows.closed() {
+            return Err(plain(Reason::Closed));
+        }
+        let permit = self.permit(ask.via).map_err(plain)?;
+        self.consult().await.map_err(plain)?;
         let mut regime = self.regime.load_full();
         let mut verdict = policy::decide(&regime.snapshot, &ask.question());
         if !verdict.allows() {
-            return Err(Denial::decided(&ask, &verdict));
+            return Err((verdict.reason, Some(Box::new(verdict))));
         }
-        let Some(entry) = self.flows.enter(&ask) else {
-            return Err(Denial::of(&ask, Reason::Closed));
-        };
-        // A change that began before this was in the books did not see it.
-        loop {
-            let now = self.regime.load_full();
-            if Arc::ptr_eq(&now, &regime) {
-                break;
-            }
-            regime = now;
+        let entry = self.flows.enter(ask).ok_or(plain(Reason::Closed))?;
+        // From here on the flow leaves the books whatever happens.
+        let mut flow = Flow::new(Arc::clone(self), ask, &verdict, &regime, entry, permit);
+        // A change that had looked through the books before this was in them did not see it.
+        while !Arc::ptr_eq(&self.regime.load(), &regime) {
+            regime = self.regime.load_full();
             verdict = policy::decide(&regime.snapshot, &ask.question());
             if !verdict.allows() {
-                self.flows.leave(&entry);
-                return Err(Denial::decided(&ask, &verdict));
+                flow.forget();
+                return Err((verdict.reason, Some(Box::new(verdict))));
             }
+            flow.decided(&verdict, &regime);
         }
-        Ok(Flow::new(Arc::clone(self), ask, verdict, regime, entry))
+        self.admitted(&flow);
+        Ok(flow)
     }
 
-    /// Records a denial that was found out before there was a question to decide: malformed bytes.
-    pub(crate) fn refuse(&self, via: Via, raw: &str, reason: Reason) -> Denial {
-        let _ = (via, raw);
-        Denial::bare(reason)
+    fn permit(self: &Arc<Self>, via: Via) -> Result<Option<Permit>, Reason> {
+        if via.is_request() || via == Via::Dns {
+            return Ok(None);
+        }
+        self.limiter.flow().map(Some)
+    }
+
+    /// One more name that somebody inside looks up. Asked by the door for names, of names that the
+    /// policy allows.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::TooFast`].
+    pub(crate) fn name_asked(&self, name: &Name) -> Result<(), Reason> {
+        self.limiter.name(name)
+    }
+
+    /// Ends the sandbox: all flows are cut, and nothing is admitted any more.
+    pub(crate) fn close(&self) {
+        self.flows.close(Reason::Closed);
     }
 }

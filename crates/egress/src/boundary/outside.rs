@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use ipnet::IpNet;
-use tokio::net::TcpStream;
+use namzu_types::EgressLimits;
 use tokio::time::timeout;
 
+use super::dial;
+use super::own::Own;
 use crate::audit::Audit;
 use crate::lookup::{Answer, Lookup};
 use crate::metrics::Metrics;
+use crate::relay::stock::Stock;
 use crate::screen::Screen;
-use crate::tls::trust::Bundle;
+use crate::tls::trust::{self, Bundle};
 use crate::{Host, Reason};
 
 /// For a name to resolve.
@@ -27,23 +30,33 @@ const MOST_ADDRESSES: usize = 64;
 pub(crate) struct Outside {
     pub(crate) lookup: Arc<dyn Lookup>,
     pub(crate) screen: ArcSwap<Screen>,
+    pub(crate) own: Own,
     pub(crate) audit: Audit,
     pub(crate) metrics: Arc<Metrics>,
+    /// Whom the outside is verified with.
     pub(crate) roots: Arc<rustls::RootCertStore>,
-    /// The same roots, in the forms that programs inside read.
-    pub(crate) trust: Arc<Bundle>,
+    /// The same in the forms that programs inside read.
+    pub(crate) bundle: Arc<Bundle>,
+    /// Pipes and buffers that no relay has at the moment.
+    pub(crate) stock: Stock,
+    /// What a policy leaves out.
+    pub(crate) limits: EgressLimits,
 }
 
 impl Outside {
     /// With nothing but a way to resolve names: no roots, no audit, no addresses of its own.
     pub(crate) fn bare(lookup: Arc<dyn Lookup>) -> Self {
+        let (roots, bundle) = trust::of(&[]);
         Self {
             lookup,
             screen: ArcSwap::default(),
+            own: Own::fixed(),
             audit: Audit::default(),
             metrics: Arc::default(),
-            roots: Arc::new(rustls::RootCertStore::empty()),
-            trust: Arc::new(Bundle::of(&[])),
+            roots,
+            bundle,
+            stock: Stock::default(),
+            limits: EgressLimits::default(),
         }
     }
 
@@ -58,19 +71,19 @@ impl Outside {
             }
             Host::Name(name) => name,
         };
-        let mut answer = match timeout(LOOKUP, self.lookup.lookup(name)).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(why)) => {
+        let found = timeout(LOOKUP, self.lookup.lookup(name)).await;
+        let found = found.map_err(|_| Reason::LookupFailed).and_then(|found| {
+            found.map_err(|why| {
                 tracing::debug!(%name, %why, "a name did not resolve");
-                return Err(Reason::LookupFailed);
-            }
-            Err(_) => return Err(Reason::LookupFailed),
-        };
+                Reason::LookupFailed
+            })
+        });
+        self.metrics.lookups.count(&found);
+        let mut answer = found?;
         for address in &mut answer.addresses {
             *address = address.to_canonical();
         }
-        let count = answer.addresses.len();
-        if count == 0 || count > MOST_ADDRESSES {
+        if answer.addresses.len() > MOST_ADDRESSES {
             return Err(Reason::LookupFailed);
         }
         Ok(answer)
@@ -79,27 +92,23 @@ impl Outside {
     /// Screens the whole set: one bad address spoils it, for who answers so is not to be trusted with the
     /// others.
     pub(crate) fn screened(&self, addresses: &[IpAddr], inward: &[IpNet]) -> Result<(), Reason> {
-        let screen = self.screen.load();
-        addresses
-            .iter()
-            .try_for_each(|address| screen.check(*address, inward))
+        self.own.refresh(&self.screen);
+        self.screen.load().check_all(addresses, inward)
     }
 
     /// Connects to one of `addresses`, which were screened.
-    pub(crate) async fn dial(&self, addresses: &[IpAddr], port: u16) -> Result<TcpStream, Reason> {
-        let deadline = tokio::time::Instant::now() + DIAL;
-        for (at, address) in addresses.iter().enumerate() {
-            let left = deadline.saturating_duration_since(tokio::time::Instant::now());
-            let share = left / u32::try_from(addresses.len() - at).unwrap_or(u32::MAX);
-            let target = SocketAddr::new(*address, port);
-            let Ok(Ok(stream)) = timeout(share, TcpStream::connect(target)).await else {
-                continue;
-            };
-            if stream.peer_addr().is_ok_and(|peer| peer == target) {
-                let _ = stream.set_nodelay(true);
-                return Ok(stream);
-            }
-        }
-        Err(Reason::DialFailed)
+    pub(crate) async fn dial(
+        &self,
+        addresses: &[IpAddr],
+        port: u16,
+    ) -> Result<tokio::net::TcpStream, Reason> {
+        let targets = addresses.iter().map(|at| SocketAddr::new(*at, port));
+        let dialled = match timeout(DIAL, dial::any(targets.collect())).await {
+            Ok(Some(stream)) => Ok(stream),
+            Ok(None) => Err(Reason::DialFailed),
+            Err(_) => Err(Reason::Deadline),
+        };
+        self.metrics.dials.count(&dialled);
+        dialled
     }
 }

@@ -1,5 +1,6 @@
 //! Something that was admitted and is not over yet.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -8,7 +9,8 @@ use tokio::net::TcpStream;
 use super::registry::{Entry, locked};
 use super::{Ask, Place, Regime};
 use crate::denial::Denial;
-use crate::policy::{self, Verdict};
+use crate::limits::Permit;
+use crate::policy::{self, Schemes, Verdict};
 use crate::{Reason, Scheme};
 
 /// Something that was admitted and is not over yet. Dropping it ends it in the books.
@@ -18,53 +20,142 @@ pub(crate) struct Flow {
     pub(crate) verdict: Verdict,
     /// What decided it: the secrets it is given are of the same policy as the rule.
     pub(crate) regime: Arc<Regime>,
-    entry: Arc<Entry>,
+    pub(super) entry: Arc<Entry>,
+    /// It was never admitted in the end, so its end is not recorded.
+    forgotten: bool,
 }
 
 impl Flow {
-    pub(super) const fn new(
+    pub(super) fn new(
         place: Arc<Place>,
-        ask: Ask,
-        verdict: Verdict,
-        regime: Arc<Regime>,
+        ask: &Ask,
+        verdict: &Verdict,
+        regime: &Arc<Regime>,
         entry: Arc<Entry>,
+        permit: Option<Permit>,
     ) -> Self {
-        Self {
+        place.outside.metrics.flows.fetch_add(1, Relaxed);
+        let mut flow = Self {
             place,
-            ask,
-            verdict,
-            regime,
+            ask: ask.clone(),
+            verdict: verdict.clone(),
+            regime: Arc::clone(regime),
             entry,
+            forgotten: false,
+        };
+        *locked(&flow.entry.permit) = permit;
+        flow.decided(verdict, regime);
+        flow
+    }
+
+    /// Another verdict on it, which allows it too.
+    pub(super) fn decided(&mut self, verdict: &Verdict, regime: &Arc<Regime>) {
+        self.verdict = verdict.clone();
+        self.regime = Arc::clone(regime);
+        let mut known = locked(&self.entry.known);
+        known.terminate = verdict.terminate;
+        // What may be nothing else is carried without a look, so that nobody will ever find out what it is.
+        if verdict.schemes == Schemes::NONE.with(Scheme::Tcp) {
+            known.ask.scheme = Some(Scheme::Tcp);
         }
     }
 
-    /// Decides anew with what is now known of it: the scheme, or method and path.
+    pub(super) const fn forget(&mut self) {
+        self.forgotten = true;
+    }
+
+    /// Decides anew with what is now known of it: the scheme.
     pub(crate) fn refine(&mut self, scheme: Scheme) -> Result<(), Denial> {
         self.ask.scheme = Some(scheme);
         // In the books first: a change of policy from here on decides by it.
-        locked(&self.entry.ask).scheme = Some(scheme);
-        let regime = self.place.regime.load_full();
-        let verdict = policy::decide(&regime.snapshot, &self.ask.question());
-        if !verdict.allows() {
-            return Err(Denial::decided(&self.ask, &verdict));
+        locked(&self.entry.known).ask.scheme = Some(scheme);
+        loop {
+            let regime = self.place.regime.load_full();
+            let verdict = policy::decide(&regime.snapshot, &self.ask.question());
+            if !verdict.allows() {
+                let place = Arc::clone(&self.place);
+                return Err(place.denied_flow(self, verdict.reason, Some(&verdict)));
+            }
+            self.decided(&verdict, &regime);
+            if Arc::ptr_eq(&self.place.regime.load(), &regime) {
+                return Ok(());
+            }
         }
-        self.verdict = verdict;
-        self.regime = regime;
-        Ok(())
     }
 
     /// Resolves, screens all addresses, dials one of them and checks that it is who answered.
+    ///
+    /// # Cancel safety
+    ///
+    /// The connection is lost.
     pub(crate) async fn dial(&self) -> Result<TcpStream, Denial> {
-        let outside = &self.place.outside;
-        let denied = |reason| Denial::of(&self.ask, reason);
-        let found = outside.resolve(&self.ask.host).await.map_err(denied)?;
-        outside
-            .screened(&found.addresses, &self.verdict.inward)
-            .map_err(denied)?;
-        outside
-            .dial(&found.addresses, self.ask.port)
+        self.try_dial()
             .await
-            .map_err(denied)
+            .map_err(|reason| self.place.denied_flow(self, reason, Some(&self.verdict)))
+    }
+
+    async fn try_dial(&self) -> Result<TcpStream, Reason> {
+        self.count()?;
+        let outside = &self.place.outside;
+        let found = outside.resolve(&self.ask.host).await?;
+        {
+            let mut seen = locked(&self.entry.seen);
+            seen.ips.clone_from(&found.addresses);
+            seen.chain.clone_from(&found.chain);
+        }
+        outside.screened(&found.addresses, &self.verdict.inward)?;
+        let snapshot = &self.regime.snapshot;
+        if found.addresses.iter().any(|at| snapshot.denies_address(*at)) {
+            return Err(Reason::DeniedHost);
+        }
+        let stream = outside.dial(&found.addresses, self.ask.port).await?;
+        let peer = stream.peer_addr().map_err(|_| Reason::DialFailed)?;
+        self.reached(peer);
+        // A change of policy that came before this did not know where it leads.
+        match self.entry.why() {
+            Some(why) => Err(why),
+            None if self.still_leads(peer) => Ok(stream),
+            None => Err(Reason::Narrowed),
+        }
+    }
+
+    /// A request counts once it needs a connection of its own.
+    fn count(&self) -> Result<(), Reason> {
+        if !self.ask.via.is_request() {
+            return Ok(());
+        }
+        let mut permit = locked(&self.entry.permit);
+        if permit.is_none() {
+            *permit = Some(self.place.limiter.flow()?);
+        }
+        Ok(())
+    }
+
+    /// Enters where it leads: a connection that was made for it, or an idle one that it was given. A change
+    /// of policy that no longer lets it lead there cuts it.
+    pub(crate) fn reached(&self, peer: SocketAddr) {
+        locked(&self.entry.known).peer = Some(peer);
+    }
+
+    /// Whether the policy in force lets it lead to `peer`.
+    fn still_leads(&self, peer: SocketAddr) -> bool {
+        let regime = self.place.regime.load();
+        Arc::ptr_eq(&regime, &self.regime) || self.place.allows(&regime, &self.entry, Some(peer))
+    }
+
+    /// The TLS server name that the program inside sent, for the audit.
+    pub(crate) fn saw_server_name(&self, name: &str) {
+        if self.place.outside.audit.wanted() {
+            locked(&self.entry.seen).sni = Some(crate::denial::shown(name));
+        }
+    }
+
+    /// The protocol that both sides of TLS agreed on, for the audit.
+    pub(crate) fn saw_protocol(&self, alpn: &[u8]) {
+        if self.place.outside.audit.wanted() {
+            let alpn = String::from_utf8_lossy(alpn);
+            locked(&self.entry.seen).alpn = Some(crate::denial::shown(&alpn));
+        }
     }
 
     /// Waits until the flow must end: the policy changed, or the sandbox ended.
@@ -79,23 +170,31 @@ impl Flow {
     /// Counts bytes that went out of the sandbox, and says when they were too many.
     pub(crate) fn up(&self, bytes: u64) -> Result<(), Reason> {
         self.entry.up.fetch_add(bytes, Relaxed);
-        Ok(())
+        self.place.outside.metrics.up.fetch_add(bytes, Relaxed);
+        self.place.limiter.up(bytes)
     }
 
     /// Counts bytes that went into the sandbox, and says when they were too many.
     pub(crate) fn down(&self, bytes: u64) -> Result<(), Reason> {
         self.entry.down.fetch_add(bytes, Relaxed);
-        Ok(())
+        self.place.outside.metrics.down.fetch_add(bytes, Relaxed);
+        self.place.limiter.down(bytes)
     }
 
     /// Ends it in the books, with the reason if it was not of its own accord.
     pub(crate) fn end(self, why: Option<Reason>) {
-        let _ = why;
+        if let Some(why) = why {
+            self.place.failed(&self, why);
+        }
     }
 }
 
 impl Drop for Flow {
     fn drop(&mut self) {
+        self.place.outside.metrics.flows.fetch_sub(1, Relaxed);
+        if !self.forgotten {
+            self.place.ended(self);
+        }
         self.place.flows.leave(&self.entry);
     }
 }

@@ -1,6 +1,7 @@
 //! The books: every flow that was admitted and is not over.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -9,12 +10,13 @@ use tokio::time::Instant;
 
 use super::Ask;
 use crate::Reason;
+use crate::limits::Permit;
 
 /// The flows of one sandbox.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     books: Mutex<Books>,
-    /// Told whenever one leaves.
+    /// Told whenever one leaves that was cut.
     left: Notify,
 }
 
@@ -31,12 +33,35 @@ pub(super) struct Entry {
     /// Counts up in the life of the sandbox.
     pub(super) number: u64,
     pub(super) began: Instant,
-    /// As it is known by now; a change of policy decides anew by it.
-    pub(super) ask: Mutex<Ask>,
+    pub(super) known: Mutex<Known>,
+    pub(super) seen: Mutex<Seen>,
+    /// What it counts as, from when it counts.
+    pub(super) permit: Mutex<Option<Permit>>,
     pub(super) up: AtomicU64,
     pub(super) down: AtomicU64,
+    /// Why it was denied after it had been admitted.
+    pub(super) failed: OnceLock<Reason>,
     cut: OnceLock<Reason>,
     told: Notify,
+}
+
+/// What a change of policy decides anew by.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) ask: Ask,
+    /// TLS ends at the boundary, if it is TLS.
+    pub(super) terminate: bool,
+    /// Where it leads.
+    pub(super) peer: Option<SocketAddr>,
+}
+
+/// What only the audit asks for.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) sni: Option<String>,
+    pub(super) alpn: Option<String>,
+    pub(super) ips: Vec<IpAddr>,
+    pub(super) chain: Vec<String>,
 }
 
 /// A thread that panicked with the lock left a whole value behind: nothing here changes in two steps.
@@ -47,6 +72,11 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Registry {
     /// Enters a flow; `None` once the sandbox has ended.
     pub(super) fn enter(&self, ask: &Ask) -> Option<Arc<Entry>> {
+        let known = Known {
+            ask: ask.clone(),
+            terminate: false,
+            peer: None,
+        };
         let mut books = locked(&self.books);
         if books.closed {
             return None;
@@ -55,9 +85,12 @@ impl Registry {
         let entry = Arc::new(Entry {
             number: books.last,
             began: Instant::now(),
-            ask: Mutex::new(ask.clone()),
+            known: Mutex::new(known),
+            seen: Mutex::default(),
+            permit: Mutex::default(),
             up: AtomicU64::new(0),
             down: AtomicU64::new(0),
+            failed: OnceLock::new(),
             cut: OnceLock::new(),
             told: Notify::new(),
         });
@@ -67,7 +100,13 @@ impl Registry {
 
     pub(super) fn leave(&self, entry: &Entry) {
         locked(&self.books).live.remove(&entry.number);
-        self.left.notify_waiters();
+        if entry.why().is_some() {
+            self.left.notify_waiters();
+        }
+    }
+
+    pub(super) fn closed(&self) -> bool {
+        locked(&self.books).closed
     }
 
     /// Those in the books now.
@@ -75,16 +114,16 @@ impl Registry {
         locked(&self.books).live.values().cloned().collect()
     }
 
-    pub(super) fn has(&self, entry: &Entry) -> bool {
-        locked(&self.books).live.contains_key(&entry.number)
-    }
-
-    /// Waits until none of `entries` is in the books.
+    /// Waits until none of `entries`, which were cut, is in the books.
     pub(super) async fn without(&self, entries: &[Arc<Entry>]) {
         let mut rest: Vec<_> = entries.iter().collect();
         loop {
+            // Before the look: one that leaves between the two is not missed.
             let left = self.left.notified();
-            rest.retain(|entry| self.has(entry));
+            {
+                let books = locked(&self.books);
+                rest.retain(|entry| books.live.contains_key(&entry.number));
+            }
             if rest.is_empty() {
                 return;
             }
@@ -94,12 +133,8 @@ impl Registry {
 
     /// Lets nothing in any more, and cuts what is in the books.
     pub(super) fn close(&self, why: Reason) {
-        let live = {
-            let mut books = locked(&self.books);
-            books.closed = true;
-            books.live.values().cloned().collect::<Vec<_>>()
-        };
-        for entry in live {
+        locked(&self.books).closed = true;
+        for entry in self.live() {
             entry.cut_for(why);
         }
     }

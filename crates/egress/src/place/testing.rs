@@ -2,30 +2,30 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use namzu_types::EgressPolicy;
 
-use super::{Place, Regime};
+use super::{Ask, Place, Regime, Via};
 use crate::boundary::Outside;
-use crate::policy::Snapshot;
-use crate::{Answer, Lookup, LookupError, Name};
+use crate::{Answer, Authority, Lookup, LookupError, Name, parse_authority};
 
-/// Names from a table, and how often it was asked.
-#[derive(Debug, Default)]
+/// Names from a table that can be changed, and how often it was asked.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
-    names: HashMap<String, Vec<IpAddr>>,
-    pub(crate) asked: AtomicUsize,
+    names: Arc<Mutex<HashMap<String, Vec<IpAddr>>>>,
+    pub(crate) asked: Arc<AtomicUsize>,
 }
 
 #[async_trait]
 impl Lookup for Table {
     async fn lookup(&self, name: &Name) -> Result<Answer, LookupError> {
         self.asked.fetch_add(1, Ordering::SeqCst);
-        match self.names.get(name.as_str()) {
+        match self.names.lock().unwrap().get(name.as_str()) {
             Some(addresses) => Ok(Answer {
                 addresses: addresses.clone(),
                 chain: Vec::new(),
@@ -38,26 +38,33 @@ impl Lookup for Table {
 impl Table {
     /// All of `names` lead to 127.0.0.1.
     pub(crate) fn loopback(names: &[&str]) -> Self {
-        Self::of(
-            &names
-                .iter()
-                .map(|name| (*name, vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]))
-                .collect::<Vec<_>>(),
-        )
+        let table = Self::default();
+        for name in names {
+            table.set(name, &[IpAddr::V4(Ipv4Addr::LOCALHOST)]);
+        }
+        table
     }
 
     pub(crate) fn of(names: &[(&str, Vec<IpAddr>)]) -> Self {
-        Self {
-            names: names
-                .iter()
-                .map(|(name, to)| ((*name).to_owned(), to.clone()))
-                .collect(),
-            asked: AtomicUsize::new(0),
+        let table = Self::default();
+        for (name, addresses) in names {
+            table.set(name, addresses);
         }
+        table
+    }
+
+    pub(crate) fn set(&self, name: &str, addresses: &[IpAddr]) {
+        let mut names = self.names.lock().unwrap();
+        names.insert(name.to_owned(), addresses.to_vec());
+    }
+
+    /// How many look-ups there were.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
     }
 }
 
-/// What tests set of the outside; the rest is as a builder without settings has it.
+/// What tests set of the outside, e.g. its roots; the rest is empty.
 pub(crate) fn outside(lookup: impl Lookup + 'static) -> Outside {
     Outside::bare(Arc::new(lookup))
 }
@@ -67,55 +74,44 @@ pub(crate) fn policy(json: &str) -> EgressPolicy {
     serde_json::from_str(json).unwrap()
 }
 
-/// A place under `policy`; `lookup` is the only way its names are resolved.
+/// A place under `policy`, which has no credentials; `lookup` is the only way its names are resolved.
 pub(crate) fn place(policy: &EgressPolicy, lookup: impl Lookup + 'static) -> Arc<Place> {
     place_at(policy, outside(lookup))
 }
 
-/// A place under `policy` at `outside`, whose fields (roots) a test may have set.
+/// A place under `policy`, which has no credentials, at `outside`.
 pub(crate) fn place_at(policy: &EgressPolicy, outside: Outside) -> Arc<Place> {
-    let regime = Regime {
-        snapshot: Snapshot::compile(policy, 1).unwrap(),
-        broker: crate::broker::Broker::default(),
-    };
-    Arc::new(Place {
-        id: "test".parse().unwrap(),
-        outside: Arc::new(outside),
-        regime: ArcSwap::from_pointee(regime),
-        limiter: Arc::default(),
-        names: crate::door::names::Names::default(),
-        pool: crate::http::pool::Pool::default(),
-        ca: None,
-        upstream: crate::tls::upstream::Upstream::default(),
-        flows: super::Registry::default(),
-    })
+    let made = std::pin::pin!(place_with(policy, outside));
+    match made.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(place) => place,
+        Poll::Pending => panic!("a policy with credentials: use `place_with`"),
+    }
 }
 
-impl Place {
-    /// Puts another policy in force as [`Egress::set_policy`](crate::Egress::set_policy) does.
-    pub(crate) async fn change(&self, policy: &EgressPolicy) {
-        let generation = self.regime.load().snapshot.generation + 1;
-        self.regime.store(Arc::new(Regime {
-            snapshot: Snapshot::compile(policy, generation).unwrap(),
-            broker: crate::broker::Broker::default(),
-        }));
-        let lost: Vec<_> = self
-            .flows
-            .live()
-            .into_iter()
-            .filter(|entry| {
-                let ask = super::registry::locked(&entry.ask);
-                !crate::policy::decide(&self.regime.load().snapshot, &ask.question()).allows()
-            })
-            .collect();
-        for entry in &lost {
-            entry.cut_for(crate::Reason::Narrowed);
-        }
-        tokio::task::yield_now().await;
-    }
+/// A place under `policy` at `outside`. It has a CA if the policy ends TLS.
+pub(crate) async fn place_with(policy: &EgressPolicy, outside: Outside) -> Arc<Place> {
+    let regime = Regime::load(policy, 1, None, &outside.limits).await.unwrap();
+    let ends_tls = regime.snapshot.terminates();
+    let ca = ends_tls.then(|| crate::tls::ca::Ca::generate().unwrap());
+    Place::new("test".parse().unwrap(), Arc::new(outside), regime, ca)
+}
 
-    /// Ends the sandbox.
-    pub(crate) fn close(&self) {
-        self.flows.close(crate::Reason::Closed);
+/// `host:port` by CONNECT.
+pub(crate) fn ask(authority: &str) -> Ask {
+    let Authority { host, port } = parse_authority(authority).unwrap();
+    Ask {
+        via: Via::Connect,
+        host,
+        port: port.unwrap_or(443),
+        scheme: None,
+        request: None,
     }
+}
+
+/// A screen that knows some addresses of the host.
+pub(crate) fn own(addresses: &[IpAddr]) -> ArcSwap<crate::screen::Screen> {
+    ArcSwap::from_pointee(crate::screen::Screen {
+        own: addresses.to_vec(),
+        nat64: Vec::new(),
+    })
 }

@@ -1,0 +1,90 @@
+//! A policy in force and all that changes with it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use namzu_types::{EgressLimits, EgressPolicy};
+
+use super::source::Source;
+use crate::broker::Broker;
+use crate::limits;
+use crate::policy::Snapshot;
+
+/// The ports of plain host patterns: what a resolver gives.
+const PLAIN: [u16; 2] = [80, 443];
+
+/// A policy in force and all that changes with it.
+pub(crate) struct Regime {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) broker: Arc<Broker>,
+    /// What is asked for the list, where the policy is a resolver.
+    pub(super) source: Option<Arc<Source>>,
+    /// What it answered, of which the snapshot was made.
+    pub(super) hosts: Arc<[String]>,
+    pub(super) limits: EgressLimits,
+}
+
+impl Regime {
+    /// Compiles a policy and asks for its secrets. A resolver is asked when something is to be decided.
+    ///
+    /// # Errors
+    ///
+    /// Every reason.
+    pub(crate) async fn load(
+        policy: &EgressPolicy,
+        generation: u64,
+        previous: Option<&Broker>,
+        defaults: &EgressLimits,
+    ) -> Result<Self, Vec<String>> {
+        let none = BTreeMap::new();
+        let (snapshot, credentials, source) = match policy {
+            EgressPolicy::Resolver { resolve } => (
+                Snapshot::from_hosts(&[], generation),
+                &none,
+                Some(Arc::new(Source::new(resolve.clone()))),
+            ),
+            EgressPolicy::Static { credentials, .. } => {
+                (Snapshot::compile(policy, generation), credentials, None)
+            }
+            EgressPolicy::DenyAll | EgressPolicy::AllowAll => {
+                (Snapshot::compile(policy, generation), &none, None)
+            }
+        };
+        let broker = Broker::load(credentials, previous).await;
+        let (snapshot, broker) = match (snapshot, broker) {
+            (Ok(snapshot), Ok(broker)) => (snapshot, broker),
+            (Err(reasons), Ok(_)) | (Ok(_), Err(reasons)) => return Err(reasons),
+            (Err(mut reasons), Err(more)) => {
+                reasons.extend(more);
+                return Err(reasons);
+            }
+        };
+        Ok(Self {
+            limits: limits::over(&snapshot.limits, defaults),
+            snapshot,
+            broker: Arc::new(broker),
+            source,
+            hosts: Arc::from([]),
+        })
+    }
+
+    /// The same policy after its resolver answered otherwise.
+    pub(super) fn answered(&self, hosts: Arc<[String]>) -> Result<Self, Vec<String>> {
+        Ok(Self {
+            snapshot: Snapshot::from_hosts(&hosts, self.snapshot.generation + 1)?,
+            broker: Arc::clone(&self.broker),
+            source: self.source.clone(),
+            hosts,
+            limits: self.limits.clone(),
+        })
+    }
+
+    /// The ports that named doors are needed for.
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        match self.source {
+            // They are all that it can ever give.
+            Some(_) => PLAIN.to_vec(),
+            None => self.snapshot.ports(),
+        }
+    }
+}
