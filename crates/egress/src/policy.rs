@@ -1,11 +1,41 @@
 //! What may leave: rules compiled to a snapshot, and the one function that decides. No I/O.
 
+mod compile;
+mod confusable;
+mod credential;
+mod decide;
+mod path;
+mod pattern;
+mod rule;
+mod special;
+mod table;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
 use namzu_types::{EgressLimits, EgressPolicy};
 
+pub use self::decide::decide;
+pub use self::pattern::Pattern;
+use self::table::Table;
 use crate::{Host, Reason, Scheme};
+
+/// Hosts and rules of one policy together.
+pub const MAX_ENTRIES: usize = 20_000;
+/// Rules that say the same of the host. Only these are looked at one by one.
+pub const MAX_RULES_PER_HOST: usize = 64;
+/// Different ports of all rules together; each is a door inside.
+pub const MAX_PORTS: usize = 64;
+/// Methods, paths and inward ranges of one rule, each.
+pub const MAX_PER_RULE: usize = 64;
+
+/// The ports of programs that ignore proxies under a policy that allows everything.
+const COMMON_PORTS: &[u16] = &[22, 80, 443];
 
 /// A set of schemes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +44,11 @@ pub struct Schemes(u8);
 impl Schemes {
     /// None.
     pub const NONE: Self = Self(0);
+    /// Every one.
+    pub const ALL: Self = Self::NONE
+        .with(Scheme::Https)
+        .with(Scheme::Http)
+        .with(Scheme::Tcp);
 
     /// With `scheme` too.
     #[must_use]
@@ -39,16 +74,20 @@ pub struct Rule {
     pub ports: Box<[u16]>,
     /// What is spoken.
     pub scheme: Scheme,
-    /// Upper case; empty: all that are forwarded at all.
+    /// Case matters; empty: all that are forwarded at all.
     pub methods: Box<[Box<str>]>,
     /// Path prefixes; empty: all.
     pub paths: Box<[Box<str>]>,
     /// Private ranges that the name may resolve into.
-    pub inward: Box<[IpNet]>,
+    pub inward: Arc<[IpNet]>,
     /// Name of the credential.
     pub credential: Option<Box<str>>,
     /// TLS is ended at the boundary: asked for, or needed by what the rule says.
     pub terminate: bool,
+    /// TLS is never ended at the boundary, as the rule asks.
+    pub passthrough: bool,
+    /// Its place among all rules: of two that are as close, the earlier wins.
+    pub(crate) order: u32,
 }
 
 /// A policy, compiled. Immutable.
@@ -58,6 +97,24 @@ pub struct Snapshot {
     pub generation: u64,
     /// What limits the policy names.
     pub limits: EgressLimits,
+    mode: Mode,
+    /// Shared by all verdicts that open no private range.
+    nowhere: Arc<[IpNet]>,
+}
+
+#[derive(Debug)]
+enum Mode {
+    DenyAll,
+    AllowAll,
+    Listed(Box<Listed>),
+}
+
+#[derive(Debug, Default)]
+struct Listed {
+    allowed: Table,
+    denied: Table,
+    ports: Vec<u16>,
+    terminates: bool,
 }
 
 /// What is asked for.
@@ -79,13 +136,15 @@ pub struct Question<'a> {
 pub struct Verdict {
     /// [`Reason::Allowed`], or why not.
     pub reason: Reason,
-    /// The rule that allows or denies: the most specific of those that apply.
+    /// The rule that allows; of a denial the rule that denies, or that came closest to allowing.
     pub rule: Option<Arc<Rule>>,
     /// What may be spoken, as far as host and port tell.
     pub schemes: Schemes,
-    /// TLS must be ended here: a rule for `https` that applies needs to see requests.
+    /// TLS must be ended here: a rule for `https` that applies needs to see requests, and no rule that is
+    /// closer asks for passthrough.
     pub terminate: bool,
-    /// The ranges of private addresses, of all rules that apply, that the name may resolve into.
+    /// The ranges of private addresses, of all rules that allow it, that the name may resolve into. Empty in
+    /// a denial.
     pub inward: Arc<[IpNet]>,
     /// Of the snapshot.
     pub generation: u64,
@@ -100,42 +159,93 @@ impl Verdict {
 }
 
 impl Snapshot {
-    /// Compiles a policy other than a resolver's.
+    /// Compiles a policy other than a resolver's, whose answers [`Self::from_hosts`] compiles.
     ///
     /// # Errors
     ///
-    /// Every reason, each with the path of what it is about.
+    /// Every reason (of very many, the first), each with the path of what it is about.
     pub fn compile(policy: &EgressPolicy, generation: u64) -> Result<Self, Vec<String>> {
-        let _ = policy;
-        Ok(Self {
-            generation,
-            limits: EgressLimits::default(),
-        })
+        let nothing = || (EgressLimits::default(), Mode::DenyAll);
+        let (limits, mode) = match policy {
+            EgressPolicy::DenyAll => nothing(),
+            EgressPolicy::AllowAll => (EgressLimits::default(), Mode::AllowAll),
+            EgressPolicy::Static {
+                allowed_hosts,
+                rules,
+                denied_hosts,
+                credentials,
+                limits,
+            } => {
+                let listed = compile::listed(
+                    &compile::Lists {
+                        allowed_hosts,
+                        rules,
+                        denied_hosts,
+                        credentials,
+                    },
+                    limits,
+                )?;
+                (limits.clone(), Mode::Listed(Box::new(listed)))
+            }
+            EgressPolicy::Resolver { .. } => {
+                return Err(vec![
+                    "`resolve`: has to be asked before there is a policy".to_owned(),
+                ]);
+            }
+        };
+        Ok(Self::new(generation, limits, mode))
     }
 
-    /// The ports that rules name, sorted: the doors that programs which ignore proxies need.
+    /// Compiles what a resolver answered: host patterns, each as in `allowedHosts`. Empty lines are
+    /// passed over, and a pattern may come twice.
+    ///
+    /// # Errors
+    ///
+    /// Every reason; nothing of an answer with a fault is used.
+    pub fn from_hosts(hosts: &[String], generation: u64) -> Result<Self, Vec<String>> {
+        let listed = compile::answer(hosts)?;
+        Ok(Self::new(
+            generation,
+            EgressLimits::default(),
+            Mode::Listed(Box::new(listed)),
+        ))
+    }
+
+    fn new(generation: u64, limits: EgressLimits, mode: Mode) -> Self {
+        Self {
+            generation,
+            limits,
+            mode,
+            nowhere: Arc::from([]),
+        }
+    }
+
+    /// The ports that rules name, sorted: the doors that programs which ignore proxies need. A policy that
+    /// allows everything gives the most common ones.
     #[must_use]
     pub fn ports(&self) -> Vec<u16> {
-        Vec::new()
+        match &self.mode {
+            Mode::DenyAll => Vec::new(),
+            Mode::AllowAll => COMMON_PORTS.to_vec(),
+            Mode::Listed(listed) => listed.ports.clone(),
+        }
     }
 
     /// Whether a rule ends TLS at the boundary, so that a sandbox has to trust its CA.
     #[must_use]
     pub fn terminates(&self) -> bool {
-        false
+        matches!(&self.mode, Mode::Listed(listed) if listed.terminates)
     }
-}
 
-/// Decides. The only function that lets anything out.
-#[must_use]
-pub fn decide(snapshot: &Snapshot, question: &Question<'_>) -> Verdict {
-    let _ = question;
-    Verdict {
-        reason: Reason::DenyAll,
-        rule: None,
-        schemes: Schemes::NONE,
-        terminate: false,
-        inward: Arc::from([]),
-        generation: snapshot.generation,
+    /// Whether `deniedHosts` names this address. To be asked of each address that a name resolved to,
+    /// beside [`Screen::check_all`](crate::screen::Screen::check_all).
+    #[must_use]
+    pub fn denies_address(&self, address: IpAddr) -> bool {
+        let mut denied = false;
+        if let Mode::Listed(listed) = &self.mode {
+            let host = Host::from(address);
+            listed.denied.visit(&host, |_, _| denied = true);
+        }
+        denied
     }
 }

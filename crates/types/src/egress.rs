@@ -24,13 +24,14 @@ pub enum EgressPolicy {
     /// Only what a rule names is reached.
     Static {
         /// Host patterns, each a rule for `https` on port 443 and `http` on port 80: `x` that host,
-        /// `*.x` everything below it, `.x` and `**.x` both.
+        /// `*.x` everything below it, `.x` and `**.x` both. Also a public address, or a range of such.
         #[serde(default)]
         allowed_hosts: Vec<String>,
         /// Rules that say more than a host.
         #[serde(default)]
         rules: Vec<EgressRule>,
-        /// Host patterns that nothing reaches, whatever allows them.
+        /// Host patterns, addresses and ranges of addresses that nothing reaches, whatever allows
+        /// them; nor does a name that resolves to one of these addresses.
         #[serde(default)]
         denied_hosts: Vec<String>,
         /// Secrets that the boundary puts into requests, by the name that rules call them.
@@ -71,6 +72,35 @@ impl EgressPolicy {
             Self::Resolver { .. } => "resolver",
         }
     }
+
+    /// Shows every place that a value comes from.
+    pub(crate) fn visit_sources(&mut self, visit: &mut dyn FnMut(&mut ValueSource)) {
+        match self {
+            Self::DenyAll | Self::AllowAll => {}
+            Self::Static { credentials, .. } => {
+                for credential in credentials.values_mut() {
+                    visit(credential.source_mut());
+                }
+            }
+            Self::Resolver { resolve } => visit(resolve),
+        }
+    }
+}
+
+impl EgressCredential {
+    /// Where its value comes from.
+    #[must_use]
+    pub const fn source(&self) -> &ValueSource {
+        match self {
+            Self::Inject { source, .. } | Self::Sentinel { source, .. } => source,
+        }
+    }
+
+    const fn source_mut(&mut self) -> &mut ValueSource {
+        match self {
+            Self::Inject { source, .. } | Self::Sentinel { source, .. } => source,
+        }
+    }
 }
 
 /// One thing that may be reached.
@@ -85,13 +115,15 @@ pub struct EgressRule {
     /// What is spoken. Absent: `https`.
     #[serde(default)]
     pub scheme: EgressScheme,
-    /// HTTP methods. Empty: all but TRACE and CONNECT.
+    /// HTTP methods, in upper case. `GET` does not stand for `HEAD`. Empty: all but TRACE and CONNECT.
     #[serde(default)]
     pub methods: Vec<String>,
-    /// Path prefixes, each ending at a `/` or at the path's end. Empty: all.
+    /// Path prefixes, each ending at a `/` or at the path's end. Paths that servers read differently,
+    /// such as those with `..` or `%2f`, are none of them. Empty: all.
     #[serde(default)]
     pub paths: Vec<String>,
-    /// Ranges of private addresses, such as `10.1.0.0/16`, that the name may resolve into.
+    /// Ranges of private addresses, such as `10.1.0.0/16`, that the name may resolve into; a rule for a
+    /// private address needs it too.
     #[serde(default)]
     pub inward: Vec<String>,
     /// The credential (by name) that its requests are given.

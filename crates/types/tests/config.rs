@@ -655,3 +655,48 @@ fn a_literal_credential_of_a_policy_is_checked_and_never_written_out() {
         "hush"
     );
 }
+
+#[test]
+fn rules_of_an_egress_policy_are_checked_with_the_rest() {
+    refused(
+        &json!({"backend": {"tier": "process"}, "defaultEgress": {
+            "kind": "static",
+            "allowedHosts": ["93.184.216.0/24", "2606:4700::/32", "a.test/x"],
+            "deniedHosts": ["*.bad.test", "a b"],
+            "rules": [
+                {"host": "https://a.test"},
+                {"host": "a.test", "scheme": "tcp"},
+                {"host": "a.test", "credential": "key"},
+                {"host": "a.test", "credential": "other"},
+            ],
+            "credentials": {"key": {"mode": "sentinel", "source": {"env": "T"}, "env": "KEY"}},
+        }}),
+        &[
+            "`defaultEgress.allowedHosts[2]`: is no host name",
+            "`defaultEgress.deniedHosts[1]`: is no host name",
+            "`defaultEgress.rules[0].host`: is no host name",
+            "`defaultEgress.rules[1].ports`: is missing; `scheme` `tcp` needs its ports named",
+            "`defaultEgress.rules[3].credential`: `other` is no credential of this policy",
+        ],
+    );
+}
+
+#[test]
+fn credentials_of_an_egress_policy_are_as_secret_as_others() {
+    let document = json!({"backend": {"tier": "process"}, "defaultEgress": {
+        "kind": "static",
+        "rules": [{"host": "a.test", "credential": "key"}],
+        "credentials": {"key": {"mode": "sentinel", "source": "hunter2", "env": "KEY"}},
+    }});
+    let config = SandboxProviderConfig::from_value(&document).expect("a good document");
+    config.validate().expect("a secret plays no part");
+    assert!(!format!("{config:?}").contains("hunter2"));
+    let refusal = config.to_json().expect_err("a literal is not written out");
+    assert!(!refusal.to_string().contains("hunter2"));
+    let clear = config
+        .dangerous_to_json_with_secrets()
+        .expect("a literal in clear");
+    let credential = &clear["defaultEgress"]["credentials"]["key"];
+    assert_eq!(credential["source"], "hunter2");
+    assert_eq!(credential["env"], "KEY");
+}

@@ -1,6 +1,8 @@
 //! The rules between fields, which a schema cannot say. They read the raw document, so that they
 //! are reported together with everything else that is wrong with it.
 
+use std::net::IpAddr;
+
 use serde_json::{Map, Value};
 
 /// Rules of a provider's configuration.
@@ -32,14 +34,14 @@ pub(super) fn provider(document: &Value, reasons: &mut Vec<String>) {
     }
     label_keys(document.get("defaultLabels"), "defaultLabels", reasons);
     env_names(document.get("defaultEnv"), "defaultEnv", reasons);
-    allowed_hosts(document.get("defaultEgress"), "defaultEgress", reasons);
+    egress(document.get("defaultEgress"), "defaultEgress", reasons);
 }
 
 /// Rules of a create call.
 pub(super) fn create(document: &Value, reasons: &mut Vec<String>) {
     label_keys(document.get("labels"), "labels", reasons);
     env_names(document.get("env"), "env", reasons);
-    allowed_hosts(document.get("egress"), "egress", reasons);
+    egress(document.get("egress"), "egress", reasons);
     let given = |name: &str| document.get(name).is_some_and(|value| !value.is_null());
     if let Some(path) = document.get("workingDirectory").and_then(Value::as_str)
         && (!path.starts_with('/') || path.contains('\0'))
@@ -84,20 +86,60 @@ fn env_names(env: Option<&Value>, path: &str, reasons: &mut Vec<String>) {
     }
 }
 
-fn allowed_hosts(egress: Option<&Value>, path: &str, reasons: &mut Vec<String>) {
-    let hosts = egress
-        .and_then(|egress| egress.get("allowedHosts"))
-        .and_then(Value::as_array);
-    for (index, host) in hosts.into_iter().flatten().enumerate() {
-        // A name, never a URL: `https://x` would match no name and so silently deny.
-        if host.as_str().is_some_and(|host| {
-            host.is_empty()
-                || host.contains(['/', '@', '?', '#'])
-                || host.contains(char::is_whitespace)
-        }) {
-            reasons.push(format!("`{path}.allowedHosts[{index}]`: is no host name"));
+/// What can be told of a policy without the boundary, which reads it anew and more closely.
+fn egress(egress: Option<&Value>, path: &str, reasons: &mut Vec<String>) {
+    for list in ["allowedHosts", "deniedHosts"] {
+        for (index, host) in items(egress, list) {
+            host_pattern(host.as_str(), &format!("{path}.{list}[{index}]"), reasons);
         }
     }
+    let credentials = egress.and_then(|egress| egress.get("credentials"));
+    for (index, rule) in items(egress, "rules") {
+        let text = |field| rule.get(field).and_then(Value::as_str);
+        let at = format!("{path}.rules[{index}]");
+        host_pattern(text("host"), &format!("{at}.host"), reasons);
+        if let Some(name) = text("credential")
+            && credentials.is_none_or(|credentials| credentials.get(name).is_none())
+        {
+            reasons.push(format!(
+                "`{at}.credential`: `{}` is no credential of this policy",
+                name.escape_debug()
+            ));
+        }
+        if text("scheme") == Some("tcp") && items(Some(rule), "ports").next().is_none() {
+            reasons.push(format!(
+                "`{at}.ports`: is missing; `scheme` `tcp` needs its ports named"
+            ));
+        }
+    }
+}
+
+fn host_pattern(host: Option<&str>, at: &str, reasons: &mut Vec<String>) {
+    // A name, never a URL: `https://x` would match no name and so silently deny.
+    let is_range = |host: &str| {
+        host.split_once('/')
+            .is_some_and(|(address, _)| address.parse::<IpAddr>().is_ok())
+    };
+    if host.is_some_and(|host| {
+        host.is_empty()
+            || host.contains(['@', '?', '#'])
+            || host.contains(char::is_whitespace)
+            || (host.contains('/') && !is_range(host))
+    }) {
+        reasons.push(format!("`{at}`: is no host name"));
+    }
+}
+
+fn items<'a>(
+    parent: Option<&'a Value>,
+    field: &str,
+) -> impl Iterator<Item = (usize, &'a Value)> + use<'a> {
+    parent
+        .and_then(|parent| parent.get(field))
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .enumerate()
 }
 
 fn container_network(backend: &Map<String, Value>, reasons: &mut Vec<String>) {

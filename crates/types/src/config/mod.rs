@@ -30,7 +30,7 @@ pub use self::microvm::{
     SelfHostedBackendConfig,
 };
 pub use self::process::{PassthroughBackendConfig, ProcessBackendConfig, ProcessEngine};
-use crate::{ContainerSandboxLayout, Control, EgressCredential, EgressPolicy, Secret, ValueSource};
+use crate::{ContainerSandboxLayout, Control, EgressPolicy, Secret, ValueSource};
 
 /// The longest time that a configuration may name, in milliseconds: what the reference's timers
 /// can hold.
@@ -176,16 +176,8 @@ impl SandboxProviderConfig {
         if let Some(layout) = &mut self.layout {
             layout.visit_sources(visit);
         }
-        match &mut self.default_egress {
-            Some(EgressPolicy::Resolver { resolve }) => visit(resolve),
-            Some(EgressPolicy::Static { credentials, .. }) => {
-                for credential in credentials.values_mut() {
-                    let (EgressCredential::Inject { source, .. }
-                    | EgressCredential::Sentinel { source, .. }) = credential;
-                    visit(source);
-                }
-            }
-            Some(EgressPolicy::DenyAll | EgressPolicy::AllowAll) | None => {}
+        if let Some(egress) = &mut self.default_egress {
+            egress.visit_sources(visit);
         }
     }
 

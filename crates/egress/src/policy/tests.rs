@@ -1,0 +1,5 @@
+mod attacks;
+mod credentials;
+mod load;
+mod model;
+mod verdicts;
