@@ -1,19 +1,26 @@
 //! The boundary of one host process, and the end of one sandbox at it.
 
+mod builder;
 mod dial;
 mod outside;
 mod own;
+mod wiring;
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use namzu_core::egress::{Doors, Wiring};
-use namzu_core::{Duplex, Result};
+use namzu_core::{Duplex, Error, ErrorCode, Result};
 use namzu_types::{EgressPolicy, SandboxId};
 use serde::Serialize;
+use tokio::task::JoinSet;
 
-use crate::place::Place;
-
+pub use self::builder::BoundaryBuilder;
 pub(crate) use self::outside::Outside;
+use crate::metrics::Metrics;
+use crate::place::{Place, Regime};
+use crate::tls::ca::Ca;
+use crate::{Host, door, parse_authority};
 
 /// The egress boundary of a host process. Cheap to clone; one serves any number of sandboxes.
 #[derive(Clone)]
@@ -21,13 +28,11 @@ pub struct Boundary {
     outside: Arc<Outside>,
 }
 
-/// Sets up a [`Boundary`].
-#[derive(Debug, Default)]
-pub struct BoundaryBuilder {}
-
 /// The end of one sandbox at the boundary. Dropping it closes its doors and ends its flows.
 pub struct Egress {
     place: Arc<Place>,
+    /// What serves its doors, one set for each time that doors were opened.
+    doors: Mutex<Vec<JoinSet<()>>>,
 }
 
 /// What a change of policy did.
@@ -78,69 +83,97 @@ impl Boundary {
         BoundaryBuilder::default()
     }
 
-    /// Checks a policy without admitting anybody.
+    /// Checks a policy without admitting anybody. Secrets and resolvers are not asked.
     ///
     /// # Errors
     ///
     /// `config_invalid` with every reason.
     pub fn check(&self, policy: &EgressPolicy) -> Result<()> {
-        let _ = policy;
-        Ok(())
+        if matches!(policy, EgressPolicy::Resolver { .. }) {
+            return Ok(());
+        }
+        crate::policy::Snapshot::compile(policy, 1)
+            .map(drop)
+            .map_err(invalid)
     }
 
-    /// Makes the end of one sandbox.
+    /// Makes the end of one sandbox. The sources of its secrets are asked, a resolver is not: it is when
+    /// something is to be decided.
     ///
     /// # Errors
     ///
-    /// `config_invalid` with every reason.
+    /// `config_invalid` with every reason; `internal` when there is no randomness for a CA.
     pub async fn admit(&self, id: &SandboxId, policy: &EgressPolicy) -> Result<Egress> {
-        let _ = (id, policy, &self.outside);
-        Err(namzu_core::Error::new(
-            namzu_core::ErrorCode::Internal,
-            "not written",
-        ))
+        let regime = Regime::load(policy, 1, None, &self.outside.limits)
+            .await
+            .map_err(invalid)?;
+        let ca = match regime.snapshot.terminates() {
+            true => Some(Ca::generate().map_err(|why| {
+                Error::new(ErrorCode::Internal, "cannot make the sandbox's CA").with_source(why)
+            })?),
+            false => None,
+        };
+        Ok(Egress {
+            place: Place::new(id.clone(), Arc::clone(&self.outside), regime, ca),
+            doors: Mutex::default(),
+        })
+    }
+
+    /// The counters, over all sandboxes.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.outside.metrics
     }
 }
 
 impl Egress {
-    /// What the sandbox must find inside.
+    /// What the sandbox must find inside. Of the policy in force when it is called; variables of a policy
+    /// that comes later reach only what is started later, and by whoever sets them.
     #[must_use]
     pub fn wiring(&self) -> Wiring {
-        Wiring::default()
+        wiring::of(&self.place)
     }
 
-    /// The ports that named doors are needed for.
+    /// The ports that named doors are needed for, of the policy in force: to be opened after a change too.
     #[must_use]
     pub fn ports(&self) -> Vec<u16> {
-        self.place.regime.load().snapshot.ports()
+        self.place.regime.load().ports()
     }
 
-    /// Serves doors that were opened inside, until this is dropped.
+    /// Serves doors that were opened inside, until this is dropped. May be called again with further ones.
+    /// Must be called in a Tokio runtime with I/O and time.
     ///
     /// # Errors
     ///
     /// Those of handing sockets to the runtime.
     pub fn serve(&self, doors: Doors) -> std::io::Result<()> {
-        let _ = doors;
+        let tasks = door::serve(&self.place, doors)?;
+        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        doors.push(tasks);
         Ok(())
     }
 
-    /// Serves one connection that a worker forwards.
+    /// Serves one connection that a worker forwards, to its end.
+    ///
+    /// # Cancel safety
+    ///
+    /// The connection and what it carries end.
     pub async fn serve_forwarded(&self, door: ForwardedDoor, stream: Box<dyn Duplex>) {
-        let _ = (door, stream);
+        door::forwarded::serve(Arc::clone(&self.place), door, stream).await;
     }
 
-    /// Puts another policy in force, and ends the flows that it does not allow.
+    /// Puts another policy in force, and ends the flows that it does not allow: they were told when this
+    /// returns, and are over unless their task takes longer than 250 ms to hear of it.
     ///
     /// # Errors
     ///
     /// `config_invalid` with every reason; the old policy stays.
+    ///
+    /// # Cancel safety
+    ///
+    /// Either policy is in force, whole.
     pub async fn set_policy(&self, policy: &EgressPolicy) -> Result<Change> {
-        let _ = policy;
-        Err(namzu_core::Error::new(
-            namzu_core::ErrorCode::Internal,
-            "not written",
-        ))
+        self.place.change(policy).await.map_err(invalid)
     }
 
     /// What the policy now says to `host[:port]` (without a port: 443).
@@ -149,10 +182,68 @@ impl Egress {
     ///
     /// `invalid_argument` for what is no host.
     pub async fn explain(&self, authority: &str) -> Result<Explanation> {
-        let _ = authority;
-        Err(namzu_core::Error::new(
-            namzu_core::ErrorCode::Internal,
-            "not written",
-        ))
+        let parsed = parse_authority(authority).map_err(|why| {
+            Error::new(
+                ErrorCode::InvalidArgument,
+                format!("`{}` is no host[:port]", crate::denial::shown(authority)),
+            )
+            .with_source(why)
+        })?;
+        Ok(self.explain_host(&parsed.host, parsed.port.unwrap_or(443)).await)
+    }
+
+    async fn explain_host(&self, host: &Host, port: u16) -> Explanation {
+        let verdict = self.place.would(host, port).await;
+        let (reason, rule, generation) = match verdict {
+            Ok(verdict) => {
+                let rule = verdict.rule.as_ref().map(|rule| rule.id.to_string());
+                (verdict.reason, rule, verdict.generation)
+            }
+            Err(reason) => {
+                let generation = self.place.regime.load().snapshot.generation;
+                (reason, None, generation)
+            }
+        };
+        Explanation {
+            allowed: reason == crate::Reason::Allowed,
+            reason: reason.code(),
+            text: reason.text(),
+            rule,
+            generation,
+        }
     }
 }
+
+impl Drop for Egress {
+    fn drop(&mut self) {
+        // Whoever still waits for an answer is told why there is none; the doors close after this.
+        self.place.close();
+    }
+}
+
+impl fmt::Debug for Boundary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Boundary")
+            .field("lookup", &self.outside.lookup)
+            .field("audit", &self.outside.audit)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Egress {
+    /// Nothing of its secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let generation = self.place.regime.load().snapshot.generation;
+        f.debug_struct("Egress")
+            .field("sandbox", &self.place.id)
+            .field("generation", &generation)
+            .finish_non_exhaustive()
+    }
+}
+
+fn invalid(reasons: Vec<String>) -> Error {
+    Error::new(ErrorCode::ConfigInvalid, "the egress policy is refused").with_reasons(reasons)
+}
+
+#[cfg(test)]
+mod tests;

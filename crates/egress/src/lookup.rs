@@ -1,10 +1,15 @@
 //! Names to addresses.
 
+mod system;
+mod table;
+
 use std::fmt::Debug;
 use std::net::IpAddr;
 
 use async_trait::async_trait;
 
+pub(crate) use self::system::System;
+pub(crate) use self::table::Static;
 use crate::Name;
 
 /// What a name resolved to.
@@ -24,7 +29,7 @@ pub struct LookupError(pub String);
 /// Resolves names. Asked only about names that the policy allows.
 #[async_trait]
 pub trait Lookup: Debug + Send + Sync {
-    /// Resolves an absolute name: no search domains.
+    /// Resolves an absolute name: no search domains. It is given up after 5 s.
     ///
     /// # Errors
     ///

@@ -11,6 +11,8 @@ mod registry;
 mod source;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -205,6 +207,22 @@ impl Place {
     /// [`Reason::TooFast`].
     pub(crate) fn name_asked(&self, name: &Name) -> Result<(), Reason> {
         self.limiter.name(name)
+    }
+
+    /// What the policy says to a host, without admitting or recording anything.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::ResolverFailed`].
+    pub(crate) async fn would(self: &Arc<Self>, host: &Host, port: u16) -> Result<Verdict, Reason> {
+        self.consult().await?;
+        let question = Question {
+            host,
+            port: Some(port),
+            scheme: None,
+            request: None,
+        };
+        Ok(policy::decide(&self.regime.load().snapshot, &question))
     }
 
     /// Ends the sandbox: all flows are cut, and nothing is admitted any more.
