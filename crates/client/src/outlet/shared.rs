@@ -30,10 +30,7 @@ impl SharedBoundary {
         if let Some(boundary) = self.0.get() {
             return Ok(boundary);
         }
-        let fresh: Boundary = Err(namzu_core::Error::new(
-            namzu_core::ErrorCode::Internal,
-            "not written",
-        ))?;
+        let fresh = Boundary::builder().build()?;
         Ok(self.0.get_or_init(|| fresh))
     }
 }

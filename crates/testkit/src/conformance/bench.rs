@@ -10,6 +10,7 @@ use tokio::sync::RwLock;
 
 use crate::conformance::case::When;
 use crate::conformance::check::{Failure, Verdict, shown};
+use crate::conformance::world::World;
 
 /// Asks the kernel for what it must not give; see its own documentation.
 pub(crate) const PROBE: &str = include_str!("probe.py");
@@ -21,6 +22,8 @@ pub(crate) struct Bench {
     pub(crate) capabilities: Capabilities,
     pub(crate) tier: Tier,
     pub(crate) guest: Guest,
+    /// What is outside the boundary.
+    pub(crate) world: World,
     /// Cases share it; a case that measures this process takes it for itself.
     pub(crate) quiet: RwLock<()>,
     /// How long anything may take before it counts as hung.
@@ -93,7 +96,9 @@ impl Bench {
     /// Makes one sandbox to see what the others will have to test with.
     pub(crate) async fn open(backend: Arc<dyn Backend>, patience: Duration) -> Result<Self> {
         let (capabilities, tier) = (backend.capabilities(), backend.tier());
-        let provider = SandboxProvider::new(backend, SandboxSpec::default());
+        let world = World::new()?;
+        let provider = SandboxProvider::new(backend, SandboxSpec::default())
+            .with_boundary(world.boundary.clone());
         let sandbox = provider.create(SandboxSpec::default()).await?;
         let guest = Guest::of(&sandbox).await?;
         // Whether it can be taken down in good order is for the cases to say.
@@ -103,6 +108,7 @@ impl Bench {
             capabilities,
             tier,
             guest,
+            world,
             quiet: RwLock::new(()),
             patience,
         })

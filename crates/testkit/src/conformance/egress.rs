@@ -1,5 +1,9 @@
 //! Egress: what may leave leaves, nothing else does, by any door.
 
+pub(crate) mod change;
+pub(crate) mod listed;
+pub(crate) mod secrets;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};

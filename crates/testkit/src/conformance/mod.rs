@@ -5,10 +5,12 @@
 
 mod bench;
 mod case;
+mod certificate;
 mod check;
 mod crash;
 mod host;
 mod suite;
+mod world;
 
 mod egress;
 mod exec;

@@ -80,6 +80,51 @@ def dns(name):
     print(socket.getaddrinfo(name, 80)[0][4][0])
 
 
+def dns6(name):
+    print(socket.getaddrinfo(name, 80, socket.AF_INET6)[0][4][0])
+
+
+def say(host, port):
+    """Connects by name as whoever knows no proxy does, says a word and prints what comes back."""
+    with socket.create_connection((host, int(port)), 20) as s:
+        s.sendall(b"probe\n")
+        answer = s.makefile("rb").readline()
+    if not answer:
+        raise OSError(errno.ECONNRESET, "closed without an answer")
+    print(answer.decode().strip())
+
+
+def stay(host, port):
+    """As say, and prints whatever else comes until the connection ends."""
+    with socket.create_connection((host, int(port)), 20) as s:
+        s.settimeout(None)
+        s.sendall(b"probe\n")
+        try:
+            for line in s.makefile("rb"):
+                print(line.decode().strip(), flush=True)
+            print("ended", flush=True)
+        except OSError as err:
+            print("ended", errno.errorcode.get(err.errno, err), flush=True)
+
+
+def get(url, *headers):
+    """Fetches as the environment says; a header is name=value, or name=$VARIABLE."""
+    import urllib.error
+    import urllib.request
+
+    sent = {}
+    for header in headers:
+        name, value = header.split("=", 1)
+        sent[name] = os.environ[value[1:]] if value.startswith("$") else value
+    try:
+        request = urllib.request.Request(url, headers=sent)
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            print(answer.status, answer.read().decode())
+    except urllib.error.HTTPError as err:
+        print(err.code, err.read().decode())
+        raise SystemExit(REFUSED)
+
+
 def unix(path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
         s.connect(path)
