@@ -1,12 +1,62 @@
-//! The end of a connection that leads into a sandbox.
+//! The ends of connections: those that lead into a sandbox, and what all of them can do.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use namzu_core::Duplex;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+
+/// How long a silent peer is trusted to be there, and how often it is asked from then on.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// A stream whose end can be made to look like what it is.
+pub(crate) trait Line: AsyncRead + AsyncWrite + Send + Unpin {
+    /// The socket, where its bytes are those of the stream: they may be spliced.
+    fn tcp(&self) -> Option<&TcpStream> {
+        None
+    }
+
+    /// Makes dropping it a reset, where there is such a thing.
+    fn doom(&self) {}
+}
+
+impl Line for TcpStream {
+    fn tcp(&self) -> Option<&TcpStream> {
+        Some(self)
+    }
+
+    fn doom(&self) {
+        // Without the option it ends in an orderly way, which is an end as well.
+        let _ = self.set_zero_linger();
+    }
+}
+
+impl<S: Line> Line for tokio_rustls::server::TlsStream<S> {
+    fn doom(&self) {
+        self.get_ref().0.doom();
+    }
+}
+
+impl<S: Line> Line for tokio_rustls::client::TlsStream<S> {
+    fn doom(&self) {
+        self.get_ref().0.doom();
+    }
+}
+
+/// Sets what every connection has: no waiting for more to send, and a peer that is gone is found out.
+pub(crate) fn settle(stream: &TcpStream) {
+    // Both are improvements; a connection without them still carries.
+    let _ = stream.set_nodelay(true);
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE)
+        .with_interval(KEEPALIVE)
+        .with_retries(4);
+    let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
+}
 
 /// A connection from inside.
 pub(crate) enum Inside {
@@ -19,9 +69,21 @@ pub(crate) enum Inside {
 impl Inside {
     /// Ends it with a reset, where there is such a thing.
     pub(crate) fn reset(self) {
+        self.doom();
+    }
+}
+
+impl Line for Inside {
+    fn tcp(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Tcp(stream) => Some(stream),
+            Self::Channel(_) => None,
+        }
+    }
+
+    fn doom(&self) {
         if let Self::Tcp(stream) = self {
-            // Without the option it ends in an orderly way, which is an end as well.
-            let _ = stream.set_zero_linger();
+            stream.doom();
         }
     }
 }
@@ -62,6 +124,24 @@ impl AsyncWrite for Inside {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Channel(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Self::Channel(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Tcp(stream) => stream.is_write_vectored(),
+            Self::Channel(stream) => stream.is_write_vectored(),
         }
     }
 }

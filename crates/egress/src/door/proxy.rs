@@ -1,0 +1,191 @@
+//! The proxy port: HTTP and SOCKS5, told apart by the first byte.
+//!
+//! A tunnel whose rules let anything be spoken is dialled before it is answered, so that the answer says
+//! whether there is a connection. Any other is answered first, because what is spoken decides whether
+//! there will be one, and the program does not speak before it is answered; what fails then is told in
+//! the words of what is spoken.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::speech::Speech;
+use super::{socks, tell, tunnel};
+use crate::denial::Denial;
+use crate::http::scan::{Kind, Scan};
+use crate::http::{self, Origin, is_connect, read_connect};
+use crate::place::{Ask, Flow, Place, Via};
+use crate::stream::{Inside, Line as _, settle};
+use crate::{Reason, Scheme, relay};
+
+/// For a program to say what it wants, and to take the answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What is read at once.
+const ROOM: usize = 1024;
+/// What the audit is told of a head that makes no sense.
+const RAW_MAX: usize = 256;
+
+/// How a program begins.
+enum Beginning {
+    Socks5,
+    Socks4,
+    /// The head, or why it is none.
+    Connect(Result<Bytes, Reason>),
+    Http,
+    /// It has ended, or said too little for too long.
+    Nothing,
+}
+
+/// Serves a connection to the proxy port.
+pub(crate) async fn serve(place: Arc<Place>, mut inside: Inside) {
+    if let Some(socket) = inside.tcp() {
+        settle(socket);
+    }
+    let mut early = BytesMut::new();
+    let begun = timeout(PATIENCE, begin(&mut inside, &mut early)).await;
+    let beginning = match begun {
+        Ok(beginning) => beginning,
+        Err(_) if is_connect(&early) == Some(true) => Beginning::Connect(Err(Reason::Deadline)),
+        Err(_) => Beginning::Nothing,
+    };
+    // Each in a box: what a connection turned out not to be is not to be paid for while it lasts.
+    match beginning {
+        Beginning::Socks5 => Box::pin(socks::serve(place, inside, early)).await,
+        Beginning::Socks4 => {
+            place.refuse(Via::Socks, "SOCKS4", Reason::NotSupported);
+            Box::pin(tell::last(inside, &socks::NO_SOCKS4)).await;
+        }
+        Beginning::Connect(head) => Box::pin(connect(place, inside, head, early)).await,
+        Beginning::Http => {
+            Box::pin(http::serve(
+                place,
+                Via::Forward,
+                Origin::Proxy,
+                inside,
+                early,
+            ))
+            .await;
+        }
+        Beginning::Nothing => {}
+    }
+}
+
+async fn begin(inside: &mut Inside, early: &mut BytesMut) -> Beginning {
+    let mut scan = Scan::new(Kind::Request);
+    loop {
+        match early.first() {
+            None => {}
+            Some(5) => return Beginning::Socks5,
+            Some(4) => return Beginning::Socks4,
+            Some(_) => match is_connect(early) {
+                Some(false) => return Beginning::Http,
+                Some(true) => match scan.end(early) {
+                    Ok(None) => {}
+                    Ok(Some(end)) => {
+                        return Beginning::Connect(Ok(early.split_to(end).freeze()));
+                    }
+                    Err(reason) => return Beginning::Connect(Err(reason)),
+                },
+                None => {}
+            },
+        }
+        early.reserve(ROOM);
+        if !matches!(inside.read_buf(early).await, Ok(1..)) {
+            return Beginning::Nothing;
+        }
+    }
+}
+
+async fn connect(place: Arc<Place>, inside: Inside, head: Result<Bytes, Reason>, early: BytesMut) {
+    let (raw, read) = match head {
+        Ok(head) => (head.clone(), read_connect(&head)),
+        Err(reason) => (Bytes::copy_from_slice(&early), Err(reason)),
+    };
+    let (host, port) = match read {
+        Ok(authority) => authority,
+        Err(reason) => {
+            let raw = String::from_utf8_lossy(&raw[..raw.len().min(RAW_MAX)]);
+            let denial = place.refuse(Via::Connect, &raw, reason);
+            return tell::denial(inside, Speech::Http, &denial).await;
+        }
+    };
+    drop(raw);
+    let ask = Ask {
+        via: Via::Connect,
+        host,
+        port,
+        scheme: None,
+        request: None,
+    };
+    match place.admit(ask).await {
+        Ok(flow) => open(flow, inside, early, Words::Connect).await,
+        Err(denial) => tell::denial(inside, Speech::Http, &denial).await,
+    }
+}
+
+/// In which words a tunnel is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Words {
+    Connect,
+    Socks,
+}
+
+impl Words {
+    const fn opened(self) -> &'static [u8] {
+        match self {
+            Self::Connect => b"HTTP/1.1 200 Connection established\r\n\r\n",
+            Self::Socks => &socks::OPENED,
+        }
+    }
+
+    pub(super) async fn denied(self, inside: Inside, denial: &Denial) {
+        match self {
+            Self::Connect => tell::denial(inside, Speech::Http, denial).await,
+            Self::Socks => tell::last(inside, &socks::reply(denial.socks())).await,
+        }
+    }
+}
+
+/// Opens a tunnel that was admitted, and carries it to its end.
+pub(super) async fn open(mut flow: Flow, mut inside: Inside, early: BytesMut, words: Words) {
+    let schemes = flow.verdict.schemes;
+    let opaque = !schemes.has(Scheme::Https) && !schemes.has(Scheme::Http);
+    let dialled = if opaque {
+        match dial(&mut flow).await {
+            Ok(outside) => Some(outside),
+            Err(denial) => {
+                flow.end(Some(denial.reason));
+                return words.denied(inside, &denial).await;
+            }
+        }
+    } else {
+        None
+    };
+    let told = timeout(PATIENCE, async {
+        inside.write_all(words.opened()).await?;
+        inside.flush().await
+    });
+    if !matches!(told.await, Ok(Ok(()))) {
+        return flow.end(None);
+    }
+    match dialled {
+        Some(outside) => Box::pin(relay::carry(flow, inside, outside, early)).await,
+        None => Box::pin(tunnel::run(flow, inside, early)).await,
+    }
+}
+
+async fn dial(flow: &mut Flow) -> Result<TcpStream, Denial> {
+    flow.refine(Scheme::Tcp)?;
+    tokio::select! {
+        biased;
+        reason = flow.cut() => Err(Denial::of(&flow.ask, reason)),
+        dialled = flow.dial() => dialled,
+    }
+}
+
+#[cfg(test)]
+mod tests;
