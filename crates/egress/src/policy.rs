@@ -23,7 +23,7 @@ use namzu_types::{EgressLimits, EgressPolicy};
 pub use self::decide::decide;
 pub use self::pattern::Pattern;
 use self::table::Table;
-use crate::{Host, Reason, Scheme};
+use crate::{Host, Reason, Scheme, screen};
 
 /// Hosts and rules of one policy together.
 pub const MAX_ENTRIES: usize = 20_000;
@@ -243,8 +243,10 @@ impl Snapshot {
     pub fn denies_address(&self, address: IpAddr) -> bool {
         let mut denied = false;
         if let Mode::Listed(listed) = &self.mode {
-            let host = Host::from(address);
-            listed.denied.visit(&host, |_, _| denied = true);
+            for spelling in [screen::unwrap(address), screen::translate(address)] {
+                let host = Host::Address(spelling);
+                listed.denied.visit(&host, |_, _| denied = true);
+            }
         }
         denied
     }

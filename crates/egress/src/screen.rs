@@ -13,6 +13,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+pub(crate) use self::embedded::translate;
 pub use self::embedded::unwrap;
 use self::table::Class;
 pub(crate) use self::table::{covers_forbidden, is_forbidden_range, is_private_range};

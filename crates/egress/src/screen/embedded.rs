@@ -2,15 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipnet::{IpNet, Ipv6Net};
+use ipnet::IpNet;
 
-use super::table::net6;
+use super::table::{NAT64, NAT64_LOCAL};
 use crate::Reason;
-
-/// The well-known prefix of NAT64 (RFC 6052).
-const NAT64: Ipv6Net = net6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
-/// Its local one (RFC 8215), whose use only an operator's prefix explains.
-const NAT64_LOCAL: Ipv6Net = net6([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48);
 
 /// The address itself, or the IPv4 address that it maps (`::ffff:a.b.c.d`) or is compatible with
 /// (`::a.b.c.d`). These are the same destination, so they are one value from the start.
@@ -25,6 +20,17 @@ pub fn unwrap(address: IpAddr) -> IpAddr {
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => address,
         [0, 0, 0, 0, 0, 0, high, low] => v4(high, low).into(),
         _ => address,
+    }
+}
+
+/// The IPv4 address that the well-known prefix of NAT64 hides in `address`, or else the address itself,
+/// unwrapped.
+pub(crate) fn translate(address: IpAddr) -> IpAddr {
+    match unwrap(address) {
+        IpAddr::V6(v6) if NAT64.contains(&v6) => {
+            translated(v6, 96).map_or(IpAddr::V6(v6), IpAddr::V4)
+        }
+        address => address,
     }
 }
 

@@ -59,6 +59,11 @@ const PRIVATE_V6: &[Ipv6Net] = &[
 /// All that is allocated to the public; what is in neither list and not here is reserved.
 const GLOBAL_V6: Ipv6Net = net6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 
+/// The well-known prefix of NAT64 (RFC 6052).
+pub(super) const NAT64: Ipv6Net = net6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
+/// Its local one (RFC 8215), whose use only an operator's prefix explains.
+pub(super) const NAT64_LOCAL: Ipv6Net = net6([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48);
+
 const FORBIDDEN_V6: &[Ipv6Net] = &[
     // Metadata services: AWS, Google, Oracle, Scaleway, OpenStack and Alibaba.
     net6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0], 32),
@@ -103,8 +108,10 @@ pub(crate) fn is_forbidden_range(range: &IpNet) -> bool {
         IpNet::V4(range) => within(FORBIDDEN_V4, |net| net.contains(range)),
         IpNet::V6(range) => {
             let outside = |net: &Ipv6Net| !net.contains(range) && !range.contains(net);
+            // What is translated may be anything, which only the address itself tells.
+            let others = [GLOBAL_V6, NAT64, NAT64_LOCAL];
             within(FORBIDDEN_V6, |net| net.contains(range))
-                || (outside(&GLOBAL_V6) && PRIVATE_V6.iter().all(outside))
+                || others.iter().chain(PRIVATE_V6).all(outside)
         }
     }
 }
@@ -131,6 +138,6 @@ const fn net4([a, b, c, d]: [u8; 4], prefix: u8) -> Ipv4Net {
     Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix)
 }
 
-pub(super) const fn net6([a, b, c, d, e, f, g, h]: [u16; 8], prefix: u8) -> Ipv6Net {
+const fn net6([a, b, c, d, e, f, g, h]: [u16; 8], prefix: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, d, e, f, g, h), prefix)
 }

@@ -296,6 +296,8 @@ fn the_tables_agree_with_the_ranges_that_rules_name() {
     ]) {
         assert!(!is_forbidden_range(&range), "{range}");
     }
+    // What is translated is judged by what it is translated to.
+    assert!(!is_forbidden_range(&"64:ff9b::/96".parse().unwrap()));
     assert!(covers_forbidden(&"100.64.0.0/10".parse().unwrap()).is_some());
     assert!(covers_forbidden(&"fd00::/8".parse().unwrap()).is_some());
     assert!(covers_forbidden(&"fd12:3456:789a::/48".parse().unwrap()).is_none());

@@ -83,6 +83,7 @@ fn what_is_denied_is_denied_whatever_allows_it() {
     assert_eq!(rule.id.as_ref(), "deniedHosts[0]");
     assert!(listed.denies_address("93.184.216.34".parse().unwrap()));
     assert!(listed.denies_address("::ffff:93.184.216.34".parse().unwrap()));
+    assert!(listed.denies_address("64:ff9b::93.184.216.34".parse().unwrap()));
     assert!(!listed.denies_address("93.184.216.33".parse().unwrap()));
 }
 
@@ -301,6 +302,7 @@ fn an_answer_of_a_resolver_is_a_list_of_hosts() {
     assert!(ask(&hosts, "a.test", 443).allows());
     assert!(ask(&hosts, "x.b.test", 80).allows());
     assert!(!ask(&hosts, "b.test", 443).allows());
+    assert_eq!(answer(&[]).unwrap().ports(), [80, 443]);
     let faults = answer(&["a.test", "*", "https://x", "localhost"]).unwrap_err();
     assert_eq!(faults.len(), 3);
     assert!(faults[0].starts_with("`resolve[1]`: "), "{faults:?}");
