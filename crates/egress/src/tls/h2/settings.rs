@@ -13,7 +13,7 @@ const STREAM_WINDOW: u32 = 512 * 1024;
 /// The same, of all bodies of a connection.
 const WINDOW: u32 = 1024 * 1024;
 /// Bytes of one body that wait to be sent on.
-const UNSENT: usize = 128 * 1024;
+const UNSENT: usize = 64 * 1024;
 /// Resets before a request was even looked at: more in a row are an attack.
 const RAPID: usize = 32;
 /// Resets that the boundary itself had to send for broken requests.
