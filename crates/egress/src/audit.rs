@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 pub use self::chain::{VerifyError, verify};
 pub use self::file::AuditFile;
-pub(crate) use self::line::{Event, Line, now_ms};
+pub(crate) use self::line::{Event, Line};
 use self::writer::Writer;
 use crate::Reason;
 use crate::metrics::Metrics;
@@ -45,7 +45,7 @@ pub trait AuditSink: Debug + Send + Sync {
 
 /// Writes audit lines; by default nowhere.
 #[derive(Clone, Debug, Default)]
-pub struct Audit(Option<Arc<Writer>>);
+pub(crate) struct Audit(Option<Arc<Writer>>);
 
 impl Audit {
     /// Writes to `sink` from now on.
@@ -83,4 +83,4 @@ impl Audit {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

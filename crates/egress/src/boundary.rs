@@ -134,6 +134,12 @@ impl Egress {
         wiring::of(&self.place)
     }
 
+    /// The certificate of its CA as PEM, where the first policy ends TLS.
+    #[must_use]
+    pub fn ca_pem(&self) -> Option<String> {
+        self.place.ca.as_ref().map(Ca::pem)
+    }
+
     /// The ports that named doors are needed for, of the policy in force: to be opened after a change too.
     #[must_use]
     pub fn ports(&self) -> Vec<u16> {
@@ -189,7 +195,9 @@ impl Egress {
             )
             .with_source(why)
         })?;
-        Ok(self.explain_host(&parsed.host, parsed.port.unwrap_or(443)).await)
+        Ok(self
+            .explain_host(&parsed.host, parsed.port.unwrap_or(443))
+            .await)
     }
 
     async fn explain_host(&self, host: &Host, port: u16) -> Explanation {

@@ -71,7 +71,11 @@ impl Metrics {
     #[must_use]
     pub fn render(&self) -> String {
         let mut page = Page(String::new());
-        page.head("decisions_total", "counter", "What was asked for, by way, verdict and reason.");
+        page.head(
+            "decisions_total",
+            "counter",
+            "What was asked for, by way, verdict and reason.",
+        );
         for (reason, row) in Reason::ALL.iter().zip(&self.decisions) {
             for (via, count) in Via::ALL.iter().zip(row) {
                 let count = count.load(Relaxed);
@@ -93,22 +97,42 @@ impl Metrics {
         page.value("flows", "", self.flows.load(Relaxed));
         page.head("flows_cut_total", "counter", "Flows that had to end.");
         page.value("flows_cut_total", "", self.cut.load(Relaxed));
-        page.head("policy_changes_total", "counter", "Policies put in force after the first.");
+        page.head(
+            "policy_changes_total",
+            "counter",
+            "Policies put in force after the first.",
+        );
         page.value("policy_changes_total", "", self.changes.load(Relaxed));
-        page.head("bytes_total", "counter", "Bytes carried, as seen from a sandbox.");
+        page.head(
+            "bytes_total",
+            "counter",
+            "Bytes carried, as seen from a sandbox.",
+        );
         page.value("bytes_total", "way=\"up\"", self.up.load(Relaxed));
         page.value("bytes_total", "way=\"down\"", self.down.load(Relaxed));
         for (name, help, outcome) in [
             ("dials_total", "Connections to the outside.", &self.dials),
             ("lookups_total", "Names resolved outside.", &self.lookups),
-            ("resolver_calls_total", "Policies asked for.", &self.resolvers),
-            ("audit_lines_total", "Audit lines written.", &self.audit_lines),
+            (
+                "resolver_calls_total",
+                "Policies asked for.",
+                &self.resolvers,
+            ),
+            (
+                "audit_lines_total",
+                "Audit lines written.",
+                &self.audit_lines,
+            ),
         ] {
             page.head(name, "counter", help);
             page.value(name, "outcome=\"ok\"", outcome.ok.load(Relaxed));
             page.value(name, "outcome=\"failed\"", outcome.failed.load(Relaxed));
         }
-        page.head("audit_lost_total", "counter", "Refusals that found no room in the audit's queue.");
+        page.head(
+            "audit_lost_total",
+            "counter",
+            "Refusals that found no room in the audit's queue.",
+        );
         page.value("audit_lost_total", "", self.audit_lost.load(Relaxed));
         page.0
     }

@@ -153,29 +153,36 @@ impl Place {
     ///
     /// Nothing was admitted.
     pub(crate) async fn admit(self: &Arc<Self>, ask: Ask) -> Result<Flow, Denial> {
-        match self.try_admit(&ask).await {
-            Ok(flow) => Ok(flow),
-            Err((reason, verdict)) => Err(self.denied(&ask, reason, verdict.as_deref())),
+        match self.prepare(ask.via).await {
+            Ok(permit) => self.enter(&ask, permit),
+            Err(reason) => Err(self.denied(&ask, reason, None)),
         }
     }
 
-    async fn try_admit(
-        self: &Arc<Self>,
-        ask: &Ask,
-    ) -> Result<Flow, (Reason, Option<Box<Verdict>>)> {
-        let plain = |reason| (reason, None);
-        self.outside.audit.ready().await.map_err(plain)?;
+    /// All that may have to be waited for before a decision; and what the flow will count as.
+    async fn prepare(self: &Arc<Self>, via: Via) -> Result<Option<Permit>, Reason> {
+        self.outside.audit.ready().await?;
         if self.flows.closed() {
-            return Err(plain(Reason::Closed));
+            return Err(Reason::Closed);
         }
-        let permit = self.permit(ask.via).map_err(plain)?;
-        self.consult().await.map_err(plain)?;
+        let permit = self.permit(via)?;
+        if self.regime.load().asks() {
+            Box::pin(self.consult()).await?;
+        }
+        Ok(permit)
+    }
+
+    /// Decides, and enters in the books what is allowed. Never waits.
+    fn enter(self: &Arc<Self>, ask: &Ask, permit: Option<Permit>) -> Result<Flow, Denial> {
+        let denied = |verdict: &Verdict| self.denied(ask, verdict.reason, Some(verdict));
         let mut regime = self.regime.load_full();
         let mut verdict = policy::decide(&regime.snapshot, &ask.question());
         if !verdict.allows() {
-            return Err((verdict.reason, Some(Box::new(verdict))));
+            return Err(denied(&verdict));
         }
-        let entry = self.flows.enter(ask).ok_or(plain(Reason::Closed))?;
+        let Some(entry) = self.flows.enter(ask) else {
+            return Err(self.denied(ask, Reason::Closed, None));
+        };
         // From here on the flow leaves the books whatever happens.
         let mut flow = Flow::new(Arc::clone(self), ask, &verdict, &regime, entry, permit);
         // A change that had looked through the books before this was in them did not see it.
@@ -184,7 +191,7 @@ impl Place {
             verdict = policy::decide(&regime.snapshot, &ask.question());
             if !verdict.allows() {
                 flow.forget();
-                return Err((verdict.reason, Some(Box::new(verdict))));
+                return Err(denied(&verdict));
             }
             flow.decided(&verdict, &regime);
         }

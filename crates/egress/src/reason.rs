@@ -44,6 +44,7 @@ reasons! {
     AddressPrivate = "address_private", "The name leads to a private address that no rule lets it lead to.";
     AddressForbidden = "address_forbidden", "The address is one that nothing in a sandbox may reach.";
     NameMalformed = "name_malformed", "That is no host name.";
+    NameTooLong = "name_too_long", "The name is longer than a wildcard may stand for.";
     PortMalformed = "port_malformed", "That is no port.";
     RequestMalformed = "request_malformed", "The request is malformed or ambiguous.";
     RequestTooLarge = "request_too_large", "The head of the request is too large.";

@@ -60,7 +60,11 @@ impl Link {
 
     /// The whole line for `open`, a JSON object without its closing brace, as the next of the chain.
     pub(super) fn close(&self, open: &str) -> String {
-        format!("{open},\"seq\":{},\"prev\":\"{}\"}}", self.seq + 1, self.hash)
+        format!(
+            "{open},\"seq\":{},\"prev\":\"{}\"}}",
+            self.seq + 1,
+            self.hash
+        )
     }
 
     /// Moves on past `line`, which [`close`](Self::close) made.

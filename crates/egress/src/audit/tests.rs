@@ -39,7 +39,13 @@ fn line(host: &str) -> Line<'_> {
 }
 
 fn log(lines: &[&str]) -> Result<u64, VerifyError> {
-    verify(lines.iter().map(|l| format!("{l}\n")).collect::<String>().as_bytes())
+    verify(
+        lines
+            .iter()
+            .map(|l| format!("{l}\n"))
+            .collect::<String>()
+            .as_bytes(),
+    )
 }
 
 async fn written(count: usize) -> (Vec<String>, Arc<Memory>) {
@@ -138,7 +144,10 @@ fn a_file_goes_on_where_it_was_and_drops_what_broke_off() {
         }
         if round == 1 {
             use std::io::Write;
-            let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+            let mut file = std::fs::OpenOptions::new()
+                .append(true)
+                .open(&path)
+                .unwrap();
             file.write_all(b"{\"ts\":1,\"ev").unwrap();
         }
     }

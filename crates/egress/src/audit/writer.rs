@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::{AuditSink, Line};
 use super::chain::Link;
+use super::{AuditSink, Line};
 use crate::Reason;
 use crate::metrics::Metrics;
 
@@ -56,6 +56,14 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether something may be admitted now; `None` while that has to wait.
+    fn ready(&self) -> Option<Result<(), Reason>> {
+        if self.failing.load(Acquire) {
+            return Some(Err(Reason::AuditFailed));
+        }
+        (self.queue().lines.len() < ROOM).then_some(Ok(()))
+    }
+
     /// The state of the medium changed.
     fn failing(&self, failing: bool) {
         self.failing.store(failing, Release);
@@ -89,14 +97,20 @@ impl Writer {
     }
 
     pub(super) async fn ready(&self) -> Result<(), Reason> {
+        match self.0.ready() {
+            Some(now) => now,
+            // Rare, and waited for by many: not part of what every flow keeps.
+            None => Box::pin(self.room()).await,
+        }
+    }
+
+    async fn room(&self) -> Result<(), Reason> {
         let room = async {
             loop {
+                // Before the look: what is told between the two is not missed.
                 let drained = self.0.drained.notified();
-                if self.0.failing.load(Acquire) {
-                    return Err(Reason::AuditFailed);
-                }
-                if self.0.queue().lines.len() < ROOM {
-                    return Ok(());
+                if let Some(now) = self.0.ready() {
+                    return now;
                 }
                 drained.await;
             }

@@ -146,7 +146,9 @@ fn certificates(file: &PathBuf) -> Result<Vec<CertificateDer<'static>>> {
         Error::new(ErrorCode::ConfigInvalid, what).with_source(why)
     };
     let found = CertificateDer::pem_file_iter(file).map_err(failed)?;
-    let found: Vec<_> = found.collect::<std::result::Result<_, _>>().map_err(failed)?;
+    let found: Vec<_> = found
+        .collect::<std::result::Result<_, _>>()
+        .map_err(failed)?;
     if found.is_empty() {
         let what = format!("`{}` has no certificate", file.display());
         return Err(Error::new(ErrorCode::ConfigInvalid, what));

@@ -86,7 +86,10 @@ mod tests {
             list.iter().map(|text| text.parse().unwrap()).collect()
         };
         let turns = in_turn(parse(&["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1"]));
-        assert_eq!(turns, parse(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "[::3]:1"]));
+        assert_eq!(
+            turns,
+            parse(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "[::3]:1"])
+        );
         assert!(in_turn(Vec::new()).is_empty());
     }
 

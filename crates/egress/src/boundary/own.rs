@@ -61,7 +61,10 @@ impl Own {
 fn all(extra: &[IpAddr]) -> Vec<IpAddr> {
     let mut addresses = extra.to_vec();
     for (path, parse) in [
-        ("/proc/self/net/fib_trie", fib_trie as fn(&str) -> Vec<IpAddr>),
+        (
+            "/proc/self/net/fib_trie",
+            fib_trie as fn(&str) -> Vec<IpAddr>,
+        ),
         ("/proc/self/net/if_inet6", if_inet6),
     ] {
         match std::fs::read_to_string(path) {

@@ -22,6 +22,8 @@ use crate::Name;
 const LEAST: Duration = Duration::from_secs(1);
 /// And at most: whoever moves a service is followed soon.
 const MOST: Duration = Duration::from_secs(30);
+/// And that there is none: whoever waits for a name to come finds it soon.
+const MISSING: Duration = Duration::from_secs(5);
 /// For one server to answer, so that a second can be asked within the deadline.
 const SERVER: Duration = Duration::from_secs(2);
 /// How often it is looked whether the host's settings changed.
@@ -104,7 +106,7 @@ impl System {
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
         options.positive_min_ttl = Some(LEAST);
         options.positive_max_ttl = Some(MOST);
-        options.negative_max_ttl = Some(LEAST);
+        options.negative_max_ttl = Some(MISSING);
         options.preserve_intermediates = true;
         options.try_tcp_on_error = true;
         options.use_hosts_file = match self.servers {
@@ -129,7 +131,11 @@ fn server(at: SocketAddr) -> NameServerConfig {
 }
 
 fn stamps() -> [Option<SystemTime>; 2] {
-    SETTINGS.map(|path| std::fs::metadata(path).and_then(|found| found.modified()).ok())
+    SETTINGS.map(|path| {
+        std::fs::metadata(path)
+            .and_then(|found| found.modified())
+            .ok()
+    })
 }
 
 #[async_trait]

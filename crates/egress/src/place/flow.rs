@@ -89,7 +89,8 @@ impl Flow {
     ///
     /// The connection is lost.
     pub(crate) async fn dial(&self) -> Result<TcpStream, Denial> {
-        self.try_dial()
+        // What a tunnel keeps while it is idle is kept small: this is over soon, and then its memory is free.
+        Box::pin(self.try_dial())
             .await
             .map_err(|reason| self.place.denied_flow(self, reason, Some(&self.verdict)))
     }
@@ -105,7 +106,11 @@ impl Flow {
         }
         outside.screened(&found.addresses, &self.verdict.inward)?;
         let snapshot = &self.regime.snapshot;
-        if found.addresses.iter().any(|at| snapshot.denies_address(*at)) {
+        if found
+            .addresses
+            .iter()
+            .any(|at| snapshot.denies_address(*at))
+        {
             return Err(Reason::DeniedHost);
         }
         let stream = outside.dial(&found.addresses, self.ask.port).await?;

@@ -124,12 +124,7 @@ impl Place {
         line
     }
 
-    fn decision<'a>(
-        &'a self,
-        ask: &Ask,
-        reason: Reason,
-        verdict: Option<&'a Verdict>,
-    ) -> Line<'a> {
+    fn decision<'a>(&'a self, ask: &Ask, reason: Reason, verdict: Option<&'a Verdict>) -> Line<'a> {
         let mut line = self.line(Event::Decision, ask.via, reason);
         line.host = Some(ask.host.to_string());
         line.port = (ask.port != 0).then_some(ask.port);

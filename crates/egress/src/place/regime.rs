@@ -79,6 +79,11 @@ impl Regime {
         })
     }
 
+    /// Whether somebody has to be asked for the policy.
+    pub(super) const fn asks(&self) -> bool {
+        self.source.is_some()
+    }
+
     /// The ports that named doors are needed for.
     pub(crate) fn ports(&self) -> Vec<u16> {
         match self.source {

@@ -21,8 +21,11 @@ const FAILED: Duration = Duration::from_secs(1);
 /// Where the list of a policy comes from.
 pub(super) struct Source {
     from: ValueSource,
-    last: Mutex<Option<(Instant, Option<Arc<[String]>>)>>,
+    last: Mutex<Option<Answered>>,
 }
+
+/// What it last said, and when. `None`: it failed.
+type Answered = (Instant, Option<Arc<[String]>>);
 
 impl Source {
     pub(super) fn new(from: ValueSource) -> Self {

@@ -90,7 +90,9 @@ pub(crate) fn place_at(policy: &EgressPolicy, outside: Outside) -> Arc<Place> {
 
 /// A place under `policy` at `outside`. It has a CA if the policy ends TLS.
 pub(crate) async fn place_with(policy: &EgressPolicy, outside: Outside) -> Arc<Place> {
-    let regime = Regime::load(policy, 1, None, &outside.limits).await.unwrap();
+    let regime = Regime::load(policy, 1, None, &outside.limits)
+        .await
+        .unwrap();
     let ends_tls = regime.snapshot.terminates();
     let ca = ends_tls.then(|| crate::tls::ca::Ca::generate().unwrap());
     Place::new("test".parse().unwrap(), Arc::new(outside), regime, ca)
