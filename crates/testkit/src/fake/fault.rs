@@ -81,6 +81,16 @@ faults! {
     LeaksNetwork => "egress::deny_all_blocks_a_connect_to_the_host";
     /// The network is closed under allow-all.
     BlocksEverything => "egress::allow_all_reaches_the_host";
+    /// Datagrams leave under deny-all.
+    LeaksDatagrams => "egress::the_walls_of_deny_all_pass_the_self_test";
+    /// Under a policy that lists hosts the network is open beside the doors.
+    LeaksPastTheDoors => "egress::the_walls_of_static_pass_the_self_test";
+    /// Says that it opened doors, and opened none.
+    OpensNoDoors => "egress::static_reaches_by_proxy";
+    /// There is no way to get doors inside.
+    HasNoGate => "egress::the_receipt_follows_a_change";
+    /// The receipt does not own up to the wall that lists of hosts need.
+    DisownsItsWall => "egress::static_is_enforced_and_in_the_receipt";
     /// The memory limit is not held.
     IgnoresMemoryLimit => "limits::memory_bites";
     /// The limit on processes is not held.

@@ -15,6 +15,7 @@ use tokio::io::DuplexStream;
 use tokio::task::JoinSet;
 
 use crate::fake::Fault;
+use crate::fake::net::Network;
 use crate::fake::process::Process;
 use crate::fake::route;
 use crate::fake::tree::Tree;
@@ -28,6 +29,7 @@ pub(crate) struct Machine {
     pub(crate) id: SandboxId,
     pub(crate) spec: SandboxSpec,
     fault: Option<Fault>,
+    network: Arc<Network>,
     created: SystemTime,
     files: OnceLock<Arc<Mutex<Tree>>>,
     processes: Mutex<BTreeMap<u32, Arc<Process>>>,
@@ -75,6 +77,7 @@ impl Machine {
             id,
             spec,
             fault,
+            network: Arc::new(Network::new(fault)),
             created: SystemTime::now(),
             files: OnceLock::new(),
             processes: Mutex::default(),
@@ -126,10 +129,20 @@ impl Machine {
         &self.tasks
     }
 
-    /// Whether a connection to the world gets there.
+    /// Its network.
+    pub(crate) const fn network(&self) -> &Arc<Network> {
+        &self.network
+    }
+
+    /// Whether a connection to the world gets there by itself.
     pub(crate) fn is_open(&self) -> bool {
-        let open = self.spec.egress_on(Tier::Microvm) == EgressPolicy::AllowAll;
-        (open && !self.has(Fault::BlocksEverything)) || self.has(Fault::LeaksNetwork)
+        match self.spec.egress_on(Tier::Microvm) {
+            EgressPolicy::AllowAll => !self.has(Fault::BlocksEverything),
+            EgressPolicy::DenyAll => self.has(Fault::LeaksNetwork),
+            EgressPolicy::Static { .. } | EgressPolicy::Resolver { .. } => {
+                self.has(Fault::LeaksPastTheDoors)
+            }
+        }
     }
 
     /// Speaks the worker's wire on one line.

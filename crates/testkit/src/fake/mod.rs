@@ -11,6 +11,7 @@
 mod fault;
 mod files;
 mod machine;
+mod net;
 mod process;
 mod reply;
 mod route;
@@ -23,7 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use namzu_core::egress::Wiring;
+use namzu_core::egress::{Gate, OpenDoors, Wiring};
 use namzu_core::types::{
     Capabilities, ControlReport, Controls, EgressCapabilities, EgressPolicy, SandboxId,
     SandboxInfo, SandboxSpec, Strength, Tier,
@@ -92,7 +93,13 @@ impl Fake {
         };
         Controls {
             filesystem: simulated("in memory"),
-            network: asked(spec.egress_on(Tier::Microvm) == EgressPolicy::DenyAll),
+            network: asked(match spec.egress_on(Tier::Microvm) {
+                EgressPolicy::DenyAll => true,
+                EgressPolicy::AllowAll => false,
+                EgressPolicy::Static { .. } | EgressPolicy::Resolver { .. } => {
+                    !self.has(Fault::DisownsItsWall)
+                }
+            }),
             processes: simulated("in memory"),
             memory: asked(spec.limits.memory.is_some()),
             pids: asked(spec.limits.processes.is_some()),
@@ -106,8 +113,11 @@ impl Fake {
     fn launched(&self, machine: Arc<Machine>, ours: bool) -> Launched {
         let (here, there) = tokio::io::duplex(LINE);
         machine.serve(there);
+        let guarded = machine.spec.egress_on(Tier::Microvm) != EgressPolicy::AllowAll;
+        let gate = Arc::clone(machine.network()) as Arc<dyn OpenDoors>;
         Launched {
-            gate: None,
+            // Only its maker holds what leads inside.
+            gate: (ours && guarded && !self.has(Fault::HasNoGate)).then_some(Gate::Sockets(gate)),
             id: machine.id.clone(),
             channel: Channel::Duplex(DuplexChannel::private(here)),
             controls: self.controls(&machine.spec),
@@ -144,7 +154,8 @@ impl Backend for Fake {
             egress: EgressCapabilities {
                 deny_all: Strength::Enforced,
                 allow_all: true,
-                ..Capabilities::NONE.egress
+                static_hosts: Strength::Enforced,
+                resolver: Strength::Enforced,
             },
             detach: true,
             ..Capabilities::NONE
@@ -158,7 +169,12 @@ impl Backend for Fake {
         Ok(controls)
     }
 
-    async fn launch(&self, spec: &SandboxSpec, _: &Wiring) -> Result<Launched> {
+    async fn launch(&self, spec: &SandboxSpec, wiring: &Wiring) -> Result<Launched> {
+        let mut spec = spec.clone();
+        for (name, value) in &wiring.env {
+            let entry = spec.env.entry(name.clone());
+            entry.or_insert_with(|| value.clone());
+        }
         let mut id = spec
             .id
             .clone()
@@ -166,7 +182,7 @@ impl Backend for Fake {
         if self.has(Fault::IgnoresId) {
             id = "always-the-same".parse().unwrap_or(id);
         }
-        let machine = Machine::new(id.clone(), spec.clone(), self.fault);
+        let machine = Machine::new(id.clone(), spec, self.fault);
         if self.has(Fault::SharesFiles)
             && let Some(other) = self
                 .machines

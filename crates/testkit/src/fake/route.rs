@@ -39,6 +39,15 @@ pub(crate) async fn answer(machine: Arc<Machine>, request: Request<Incoming>) ->
             Ok(answer) => respond(200, "application/json", ext::to_json(&answer)),
             Err(refusal) => refusal.unary(),
         },
+        (&Method::POST, ext::PROBE) => match ext::from_json::<ext::ProbeRequest>(&body) {
+            Ok(asked) => {
+                let open = machine.is_open();
+                let outcomes = machine.network().probe(&asked.tries, open).await;
+                let answer = ext::ProbeResponse { outcomes };
+                respond(200, "application/json", ext::to_json(&answer))
+            }
+            Err(err) => Refusal::new(Code::InvalidArgument, err.to_string()).unary(),
+        },
         (method, "/files") => {
             let query = FilesQuery::parse(head.uri.query().unwrap_or_default());
             let Some(path) = query.ok().and_then(|query| query.path) else {

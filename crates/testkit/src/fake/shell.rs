@@ -308,6 +308,18 @@ impl Context {
                 let reached = self.machine.is_open() && reach(host, port).await.is_ok();
                 self.answer(reached, "ENETUNREACH: simulated").await
             }
+            [_, "dns", name] => match self.machine.network().resolve(name).await {
+                Ok(address) => self.out(statement, format!("{address}\n").as_bytes()).await,
+                Err(err) => self.answer(false, &format!("gaierror: {err}")).await,
+            },
+            [_, "get", url] => match self.machine.network().fetch(url).await {
+                Ok((200, body)) => {
+                    self.out(statement, format!("200 {body}\n").as_bytes())
+                        .await
+                }
+                Ok((status, body)) => self.answer(false, &format!("{status} {body}")).await,
+                Err(err) => self.answer(false, &format!("URLError: {err}")).await,
+            },
             [_, "alloc", mib] => {
                 let wants = u64::try_from(number(mib.as_bytes())).unwrap_or_default() << 20;
                 let limit = self.machine.spec.limits.memory;
