@@ -29,7 +29,7 @@ use crate::seccomp::{self, Filters};
 #[derive(Debug)]
 pub struct ProcessBackend {
     pub(crate) bwrap: PathBuf,
-    pub(crate) worker: OwnedFd,
+    pub(crate) worker: Arc<OwnedFd>,
     pub(crate) seccomp: Filters,
     pub(crate) proven: Proven,
     pub(crate) means: Means,
@@ -76,7 +76,7 @@ impl ProcessBackend {
         Ok(Self {
             bwrap,
             janitor: Janitor::new(worker.try_clone().map_err(Error::Start)?),
-            worker,
+            worker: Arc::new(worker),
             seccomp: Filters::new(),
             proven: Proven::default(),
             means: Means::find(),
@@ -110,7 +110,10 @@ impl ProcessBackend {
             EgressPolicy::DenyAll => true,
             EgressPolicy::AllowAll => false,
             other @ (EgressPolicy::Static { .. } | EgressPolicy::Resolver { .. }) => {
-                return Err(Error::Egress(other.kind()));
+                if spec.detach {
+                    return Err(Error::EgressDetached(other.kind()));
+                }
+                true
             }
         };
         self.means.check(&spec.limits)?;
@@ -130,7 +133,7 @@ impl ProcessBackend {
             }
             Workspace::Host { path, access } => Some(HostWorkspace::open(path, *access)?),
         };
-        let controls = self.controls(spec, bwrap, own_network);
+        let controls = self.controls(spec, bwrap);
         Ok(Checked {
             bwrap,
             workspace,
@@ -139,7 +142,7 @@ impl ProcessBackend {
         })
     }
 
-    fn controls(&self, spec: &SandboxSpec, bwrap: &Bwrap, own_network: bool) -> Controls {
+    fn controls(&self, spec: &SandboxSpec, bwrap: &Bwrap) -> Controls {
         let enforced = |mechanism: &str, detail: &str| {
             ControlReport::new(Strength::Enforced, mechanism, detail)
         };
@@ -158,7 +161,7 @@ impl ProcessBackend {
                 "mount namespace",
                 &format!("own root, the host's programs read-only, {workspace}"),
             ),
-            network: network(own_network, &spec.workspace),
+            network: network(&spec.egress_on(Tier::Process), &spec.workspace),
             processes: enforced("PID, IPC and user namespaces", "the worker is PID 1"),
             memory: self.means.memory_report(&spec.limits),
             pids: self.means.pids_report(&spec.limits),
@@ -170,28 +173,26 @@ impl ProcessBackend {
     }
 }
 
-fn network(own_network: bool, workspace: &Workspace) -> ControlReport {
+fn network(policy: &EgressPolicy, workspace: &Workspace) -> ControlReport {
     // A network namespace is no wall to a socket that has a path, and neither is a read-only mount.
     let sockets = match workspace {
         Workspace::Private => "",
         Workspace::Host { .. } => "; unix sockets that lie in the host directory can be reached",
     };
-    if own_network {
-        ControlReport::new(
+    let (strength, mechanism, reached) = match policy {
+        EgressPolicy::DenyAll => (Strength::Enforced, "network namespace", "nothing but `lo`"),
+        EgressPolicy::Static { .. } | EgressPolicy::Resolver { .. } => (
             Strength::Enforced,
-            "network namespace",
-            format!("nothing but `lo`{sockets}"),
-        )
-    } else {
-        ControlReport::new(
+            "network namespace, egress boundary",
+            "nothing but `lo`, where the host process listens and lets out what the policy allows",
+        ),
+        EgressPolicy::AllowAll => (
             Strength::None,
             "",
-            format!(
-                "the host's network, its loopback services and abstract unix sockets \
-                 included{sockets}"
-            ),
-        )
-    }
+            "the host's network, its loopback services and abstract unix sockets included",
+        ),
+    };
+    ControlReport::new(strength, mechanism, format!("{reached}{sockets}"))
 }
 
 fn wall_clock(limits: &Limits, detach: bool) -> ControlReport {
@@ -238,7 +239,8 @@ impl Backend for ProcessBackend {
             egress: EgressCapabilities {
                 deny_all: Strength::Enforced,
                 allow_all: true,
-                ..Capabilities::NONE.egress
+                static_hosts: Strength::Enforced,
+                resolver: Strength::Enforced,
             },
             host_workspace: true,
             read_only_workspace: true,
@@ -262,8 +264,8 @@ impl Backend for ProcessBackend {
         Ok(checked.map_err(|err| err.during(Phase::Plan))?.controls)
     }
 
-    async fn launch(&self, spec: &SandboxSpec, _: &Wiring) -> Result<Launched> {
-        let launched = self.start(spec).await;
+    async fn launch(&self, spec: &SandboxSpec, wiring: &Wiring) -> Result<Launched> {
+        let launched = self.start(spec, wiring).await;
         launched.map_err(|err| err.during(Phase::Create))
     }
 

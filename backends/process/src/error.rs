@@ -41,8 +41,20 @@ pub(crate) enum Error {
     },
     #[error("the workspace was exchanged for another directory while it was mounted")]
     Exchanged,
-    #[error("egress `{0}` is not held by this tier yet")]
-    Egress(&'static str),
+    #[error(
+        "egress `{0}` is held by the process that makes the sandbox, which outlives that process"
+    )]
+    EgressDetached(&'static str),
+    #[error("egress `{0}` was asked for without a boundary that holds it")]
+    NoBoundary(&'static str),
+    #[error("the host's network was asked for with the doors of a boundary")]
+    NoWall,
+    #[error("cannot start the helper that opens the boundary's doors")]
+    StartHelper(#[source] io::Error),
+    #[error("this host does not let the boundary into its sandbox's network: {0}")]
+    Joining(String),
+    #[error("cannot open the boundary's doors: {0}")]
+    Doors(String),
     #[error("a disk limit does not hold {path}, which is the host's and writable", path = .0.display())]
     DiskOfHost(PathBuf),
     #[error("this host lets nobody limit {0}")]
@@ -95,10 +107,11 @@ impl Error {
     const fn code(&self) -> ErrorCode {
         match self {
             Self::NotWritten(_) => ErrorCode::BackendNotAvailable,
-            Self::Host { .. } | Self::OldBwrap(_) => ErrorCode::HostUnsupported,
+            Self::Host { .. } | Self::OldBwrap(_) | Self::Joining(_) => ErrorCode::HostUnsupported,
             Self::Workspace { .. } | Self::WorkspaceLink { .. } => ErrorCode::ConfigInvalid,
             Self::TooSmall(_) => ErrorCode::InvalidArgument,
-            Self::Egress(_)
+            Self::EgressDetached(_)
+            | Self::NoBoundary(_)
             | Self::Limit(_)
             | Self::HardLimit { .. }
             | Self::DiskOfHost(_)
@@ -108,10 +121,12 @@ impl Error {
             Self::OutOfMemory => ErrorCode::OutOfMemory,
             Self::Lifetime => ErrorCode::LifetimeExceeded,
             Self::Lost(_) => ErrorCode::SandboxLost,
-            Self::NoId => ErrorCode::Internal,
+            Self::NoId | Self::NoWall => ErrorCode::Internal,
             Self::Bwrap(_)
             | Self::Cgroup(_)
             | Self::Start(_)
+            | Self::StartHelper(_)
+            | Self::Doors(_)
             | Self::NotBuilt { .. }
             | Self::Rlimit(_)
             | Self::State { .. }
@@ -138,8 +153,17 @@ impl Error {
             Self::State { .. } => {
                 "set XDG_RUNTIME_DIR to a directory that belongs to you alone".to_owned()
             }
-            Self::Egress(_) => {
-                "choose `deny-all`, or `allow-all` for the host's network".to_owned()
+            Self::EgressDetached(_) => {
+                "keep the process that makes it and drop `detach`, or choose `deny-all`".to_owned()
+            }
+            Self::NoBoundary(_) => {
+                "make the sandbox through a provider, which brings the boundary".to_owned()
+            }
+            Self::Joining(_) => {
+                "permit this program to join namespaces of its own making (`setns`): \
+                 see the rules of AppArmor, SELinux or the container's system-call filter; or \
+                 choose `deny-all`, which needs no boundary"
+                    .to_owned()
             }
             Self::Limit(_) => "run as root, or where a cgroup v2 subtree is delegated: \
                  `systemd-run --user --scope -p Delegate=yes COMMAND`"
@@ -173,6 +197,7 @@ impl Error {
             Self::Bwrap(source)
             | Self::Cgroup(source)
             | Self::Start(source)
+            | Self::StartHelper(source)
             | Self::Rlimit(source)
             | Self::Destroy(source)
             | Self::State { source, .. }

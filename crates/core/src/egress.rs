@@ -29,7 +29,8 @@ pub struct Wiring {
     pub doors: bool,
     /// Variables of every command. What the specification sets wins.
     pub env: BTreeMap<String, String>,
-    /// Files, read-only, over what the place has there.
+    /// Files, read-only, over what the place has there. Where a directory that it cannot write to
+    /// lacks such a name, it is left out: nobody looks for it there.
     pub files: Vec<WiredFile>,
 }
 
@@ -58,16 +59,21 @@ pub trait OpenDoors: Debug + Send + Sync {
     /// Listens, inside the sandbox's network, on [`PROXY_PORT`] and [`DNS_PORT`] of its loopback
     /// and on `ports` of every address of [`NAME_NET`], which it routes to itself.
     ///
-    /// `doors.ports` are those that are opened by this call: the first call opens the loopback's
-    /// too, and a port that is open already is not opened again.
+    /// What is given are the doors that this call opened: the first call opens the loopback's too,
+    /// and a port that is open already is not opened again, even when its socket was dropped. Nor is
+    /// one on [`PROXY_PORT`] or [`DNS_PORT`], where the loopback's would be in its way.
+    ///
+    /// All or none: after a failure or a cancellation what was opened is shut, and may be asked for
+    /// again.
     ///
     /// # Errors
     ///
-    /// `backend_failed`, with whatever the kernel said; `sandbox_lost`.
+    /// `backend_failed`, with whatever the kernel said, such as that code inside listens on a port
+    /// itself; `host_unsupported` where the host does not let this process in; `sandbox_lost`.
     async fn open(&self, ports: &[u16]) -> Result<Doors>;
 }
 
-/// Listening sockets inside a sandbox.
+/// Listening sockets inside a sandbox, non-blocking and close-on-exec.
 #[derive(Debug, Default)]
 pub struct Doors {
     /// On [`PROXY_PORT`] of the loopback.
@@ -77,5 +83,7 @@ pub struct Doors {
     /// On [`DNS_PORT`] of the loopback.
     pub dns_udp: Vec<UdpSocket>,
     /// On a port of every address of [`NAME_NET`]: whoever connects meant the name of that address.
+    /// It may be on other addresses inside too, such as the loopback's: a connection whose local
+    /// address is not of that range means nothing and must be refused.
     pub named: Vec<(u16, TcpListener)>,
 }

@@ -14,6 +14,7 @@ mod janitor;
 mod lane;
 mod listener;
 mod metrics;
+mod netns;
 mod pool;
 mod probe;
 mod process;
@@ -37,14 +38,16 @@ const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     faults::take_the_default_action();
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|word| word == "janitor")
-    {
-        return match janitor::run(std::io::stdin().lock()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::FAILURE,
-        };
+    // What the host runs beside itself.
+    let done = match std::env::args_os().nth(1) {
+        Some(word) if word == "janitor" => Some(janitor::run(std::io::stdin().lock())),
+        Some(word) if word == "doors" => Some(netns::run()),
+        _ => None,
+    };
+    match done {
+        Some(Ok(())) => return ExitCode::SUCCESS,
+        Some(Err(_)) => return ExitCode::FAILURE,
+        None => {}
     }
     let config = match config::Config::parse(std::env::args_os().skip(1), std::env::vars_os()) {
         Ok(config) => config,

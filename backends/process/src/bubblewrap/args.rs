@@ -64,6 +64,14 @@ impl Args {
         Ok(())
     }
 
+    /// The same, over a file that is there.
+    pub(crate) fn file_over(&mut self, bytes: &[u8], at: &Path) -> io::Result<()> {
+        self.words(["--perms", "0444"]);
+        self.with_fd("--ro-bind-data", data(bytes)?);
+        self.words([at]);
+        Ok(())
+    }
+
     /// A private file system in memory, of at most `size` bytes where `bwrap` can limit it.
     pub(crate) fn tmpfs(&mut self, at: &str, mode: &str, size: Option<u64>) {
         self.words(["--perms", mode]);

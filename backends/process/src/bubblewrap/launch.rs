@@ -1,11 +1,13 @@
 //! Builds one sandbox and waits until its worker accepts.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::sync::Arc;
 use std::time::Instant;
 
+use namzu_core::egress::{Gate, WiredFile, Wiring};
 use namzu_core::spawn::{Line, Setup, command, prepare};
 use namzu_core::{Channel, Launched, Phase};
-use namzu_types::{Access, SandboxId, SandboxSpec, Tier, Workspace};
+use namzu_types::{Access, EgressPolicy, SandboxId, SandboxSpec, Tier, Workspace};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::process::Command;
@@ -13,8 +15,9 @@ use tokio::process::Command;
 use super::args::Args;
 use super::data::{LastWords, data};
 use super::detach::{Entry, StateDir};
+use super::doors::Gatekeeper;
 use super::running::Starting;
-use super::view::{HOME, WORKSPACE, devices_to_freeze, resolv_conf};
+use super::view::{HOME, RESOLV_CONF, WORKSPACE, devices_to_freeze, resolv_conf};
 use crate::backend::{Checked, ProcessBackend};
 use crate::cgroup::Group;
 use crate::error::Error;
@@ -32,9 +35,14 @@ enum Reach {
 
 impl ProcessBackend {
     /// Dropping the future takes down whatever was started.
-    pub(crate) async fn start(&self, spec: &SandboxSpec) -> Result<Launched, Error> {
+    pub(crate) async fn start(
+        &self,
+        spec: &SandboxSpec,
+        wiring: &Wiring,
+    ) -> Result<Launched, Error> {
         let id = spec.id.clone().ok_or(Error::NoId)?;
         let checked = self.check(spec).await?;
+        agree(spec, &checked, wiring)?;
         StateDir::tidy().await;
         let group = self.group(spec, &id).await?;
         let mut reach = if spec.detach {
@@ -56,7 +64,7 @@ impl ProcessBackend {
         let (ready_end, ready) = pipe_to_us().map_err(Error::Start)?;
         let mut bwrap = self
             .command(
-                spec,
+                (spec, wiring),
                 &checked,
                 &mut reach,
                 group.as_ref(),
@@ -70,12 +78,16 @@ impl ProcessBackend {
         drop(bwrap);
 
         let mut starting = Starting::new(child, info, group, words);
-        let pid = match starting.pid().await {
-            Ok(pid) => pid,
+        let (pid, init) = match starting.pid().await {
+            Ok(found) => found,
             Err(err) => return Err(self.why(starting, err).await),
         };
         if let Reach::Detached(entry) = &mut reach {
             entry.runs(pid)?;
+        }
+        let mut gate = Gatekeeper::new(pid, init, Arc::clone(&self.worker));
+        if wiring.doors {
+            gate.stand_ready();
         }
         if let Err(err) = wait(ready).await {
             return Err(self.why(starting, err).await);
@@ -95,7 +107,8 @@ impl ProcessBackend {
         };
         let running = starting.finish(entry, spec.limits.lifetime, started)?;
         Ok(Launched {
-            gate: None,
+            // The doors of one that outlives this process would close with it.
+            gate: (checked.own_network && !spec.detach).then(|| Gate::Sockets(Arc::new(gate))),
             id,
             channel: Channel::Duplex(channel),
             teardown: Box::new(running),
@@ -118,14 +131,14 @@ impl ProcessBackend {
 
     fn command(
         &self,
-        spec: &SandboxSpec,
+        (spec, wiring): (&SandboxSpec, &Wiring),
         checked: &Checked<'_>,
         reach: &mut Reach,
         group: Option<&Group>,
         [info, reader, ready]: [OwnedFd; 3],
         words: &LastWords,
     ) -> std::io::Result<Command> {
-        let mut args = self.options(spec, checked)?;
+        let mut args = self.options(spec, checked, &wiring.files)?;
         args.with_fd("--info-fd", info);
         args.inherit(reader);
         let token = self.worker_args(&mut args, spec, reach, group, ready)?;
@@ -135,7 +148,7 @@ impl ProcessBackend {
             .env("PATH", &self.view().path)
             .env("HOME", HOME)
             .env("LANG", "C.UTF-8")
-            .env("NAMZU_SANDBOX_ENVS", envs(spec))
+            .env("NAMZU_SANDBOX_ENVS", envs(spec, wiring))
             .stdout(words.writer()?)
             .stderr(words.writer()?)
             // What it built outlives it; `Starting` and `Running` end that by PID 1.
@@ -151,6 +164,7 @@ impl ProcessBackend {
         &self,
         spec: &SandboxSpec,
         checked: &Checked<'_>,
+        wired: &[WiredFile],
     ) -> std::io::Result<Args> {
         let mut args = Args::default();
         args.words([
@@ -177,9 +191,10 @@ impl ProcessBackend {
             args.words(["--disable-userns"]);
         }
         args.with_fd("--seccomp", data(self.seccomp.of(&spec.workspace))?);
-        self.view().apply(&mut args)?;
-        if !checked.own_network {
-            args.file(&resolv_conf(), "/etc/resolv.conf")?;
+        self.view().apply(&mut args, wired)?;
+        let resolves = wired.iter().any(|file| file.path == RESOLV_CONF);
+        if !checked.own_network && !resolves {
+            args.file(&resolv_conf(), RESOLV_CONF)?;
         }
         scratch(&mut args, spec, checked);
         workspace(&mut args, checked);
@@ -211,7 +226,7 @@ impl ProcessBackend {
             .check(spec)
             .await
             .map_err(|err| err.during(Phase::Plan))?;
-        let built = self.options(spec, &checked).and_then(|mut args| {
+        let built = self.options(spec, &checked, &[]).and_then(|mut args| {
             args.program(program);
             bwrap(&checked, args, None)
         });
@@ -341,8 +356,21 @@ fn workspace(args: &mut Args, checked: &Checked<'_>) {
     args.words([WORKSPACE]);
 }
 
-fn envs(spec: &SandboxSpec) -> String {
-    let mut all = spec.env.clone();
+/// Whether policy and wiring mean the same walls: what is asked for is held, or refused.
+fn agree(spec: &SandboxSpec, checked: &Checked<'_>, wiring: &Wiring) -> Result<(), Error> {
+    let policy = spec.egress_on(Tier::Process);
+    match (checked.own_network, wiring.doors) {
+        (true, false) if !matches!(policy, EgressPolicy::DenyAll) => {
+            Err(Error::NoBoundary(policy.kind()))
+        }
+        (false, true) => Err(Error::NoWall),
+        _ => Ok(()),
+    }
+}
+
+fn envs(spec: &SandboxSpec, wiring: &Wiring) -> String {
+    let mut all = wiring.env.clone();
+    all.extend(spec.env.clone());
     all.entry("LANG".to_owned())
         .or_insert_with(|| "C.UTF-8".to_owned());
     serde_json::json!(all).to_string()

@@ -105,7 +105,7 @@ impl ProcessBackend {
         checked: &Checked<'_>,
         words: &LastWords,
     ) -> io::Result<tokio::process::Command> {
-        let mut args = self.options(spec, checked)?;
+        let mut args = self.options(spec, checked, &[])?;
         let worker = self.worker.try_clone()?;
         // Without input it has nothing to remove.
         args.program([&format!("/proc/self/fd/{}", worker.as_raw_fd()), "janitor"]);

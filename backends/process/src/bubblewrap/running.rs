@@ -2,11 +2,12 @@
 
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use namzu_core::{Phase, Result, Teardown};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt as _, Interest};
@@ -26,12 +27,12 @@ const GRACE: Duration = Duration::from_secs(10);
 const MAX_INFO: usize = 4096;
 
 /// PID 1 of a sandbox. Killing it kills everything inside.
-#[derive(Debug)]
-pub(crate) struct Init(OwnedFd);
+#[derive(Clone, Debug)]
+pub(crate) struct Init(Arc<OwnedFd>);
 
 impl Init {
     pub(crate) fn open(pid: Pid) -> io::Result<Self> {
-        Ok(Self(pidfd_open(pid, PidfdFlags::empty())?))
+        Ok(Self(Arc::new(pidfd_open(pid, PidfdFlags::empty())?)))
     }
 
     pub(crate) fn kill(&self) {
@@ -39,8 +40,10 @@ impl Init {
         let _ = pidfd_send_signal(self.0.as_fd(), Signal::KILL);
     }
 
-    fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self(self.0.try_clone()?))
+    /// Whether it has ended, reaped or not.
+    pub(crate) fn has_ended(&self) -> bool {
+        let mut ended = [PollFd::new(&*self.0, PollFlags::IN)];
+        poll(&mut ended, Some(&Timespec::default())).is_ok_and(|count| count > 0)
     }
 
     /// Waits until it has ended, for [`GRACE`] at most.
@@ -98,8 +101,8 @@ impl Starting {
         }
     }
 
-    /// PID 1, as the host numbers it; `None` when `bwrap` ended before it said so.
-    pub(crate) async fn pid(&mut self) -> Result<Pid, Option<Error>> {
+    /// PID 1 and how the host numbers it; `None` when `bwrap` ended before it said so.
+    pub(crate) async fn pid(&mut self) -> Result<(Pid, Init), Option<Error>> {
         let Some(Parts { info, .. }) = &mut self.parts else {
             return Err(None);
         };
@@ -120,8 +123,8 @@ impl Starting {
             Some(libc::ESRCH) => None,
             _ => Some(Error::Start(err)),
         })?;
-        *info = Info::Pid(init);
-        Ok(pid)
+        *info = Info::Pid(init.clone());
+        Ok((pid, init))
     }
 
     /// Takes it down and says how `bwrap` ended and what it printed.
@@ -160,7 +163,7 @@ impl Starting {
         };
         let timer = match lifetime {
             Some(lifetime) if entry.is_none() => {
-                let init = init.try_clone().map_err(Error::Start)?;
+                let init = init.clone();
                 let left = lifetime.saturating_sub(started.elapsed());
                 let timer = tokio::spawn(async move {
                     tokio::time::sleep(left).await;

@@ -6,6 +6,8 @@ use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use namzu_core::egress::WiredFile;
+
 use super::args::Args;
 use super::toolchain::{self, Toolchains};
 use super::workspace::home;
@@ -14,6 +16,8 @@ use super::workspace::home;
 pub(crate) const HOME: &str = "/home/user";
 /// Where the workspace is.
 pub(crate) const WORKSPACE: &str = "/workspace";
+/// Who is asked for names.
+pub(crate) const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// Directories of programs at the top: a link into `/usr` or a directory of their own.
 const TOP: [&str; 6] = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
@@ -165,16 +169,49 @@ impl View {
         }
     }
 
-    /// The arguments that build this part.
-    pub(crate) fn apply(&self, args: &mut Args) -> std::io::Result<()> {
+    fn place(&self, path: &Path) -> Place {
+        let is_shown = |path: &Path| self.roots.iter().any(|root| path.starts_with(root));
+        if !is_shown(path) {
+            return Place::Ours;
+        }
+        // Through links, as whoever opens it follows them: a mount is made on what they lead to.
+        match fs::canonicalize(path) {
+            Ok(real) if real.is_file() && is_shown(&real) => Place::Over(real),
+            _ => Place::Nowhere,
+        }
+    }
+
+    /// The arguments that build this part, with files of one sandbox over it.
+    pub(crate) fn apply(&self, args: &mut Args, wired: &[WiredFile]) -> std::io::Result<()> {
         args.append(&self.args);
         for (path, bytes) in &self.files {
-            args.file(bytes, path)?;
+            if !wired.iter().any(|file| file.path == *path) {
+                args.file(bytes, path)?;
+            }
+        }
+        for file in wired {
+            match self.place(Path::new(&file.path)) {
+                Place::Ours => args.file(&file.contents, &file.path)?,
+                Place::Over(path) => args.file_over(&file.contents, &path)?,
+                Place::Nowhere => {}
+            }
         }
         args.words(["--proc", "/proc"]);
         args.append(&self.proc);
         Ok(())
     }
+}
+
+/// Where a file of one sandbox goes.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    /// Into what is made for the sandbox.
+    Ours,
+    /// Over this file of the host's, in a directory that is shown.
+    Over(PathBuf),
+    /// There is none: the host's directory, which cannot be written to, has no such file, and
+    /// whoever looks for it there finds none on the host either.
+    Nowhere,
 }
 
 /// Takes from a fresh `/proc` what the sandbox's user could write, or learn too much from, by file
@@ -308,6 +345,30 @@ mod tests {
         assert!(view.roots.iter().all(|root| !home.starts_with(root)));
         assert!(shown("/usr/bin/env"));
         assert!(shown("/etc/passwd"));
+    }
+
+    #[test]
+    fn a_wired_file_lies_over_the_hosts_or_in_what_is_ours() {
+        let dir = tempfile::tempdir().unwrap();
+        let shown = dir.path().canonicalize().unwrap();
+        for name in ["file", "outside"] {
+            fs::write(shown.join(name), "").unwrap();
+        }
+        let mut view = View::probe();
+        fs::create_dir(shown.join("seen")).unwrap();
+        view.roots = vec![shown.join("seen")];
+        for (link, target) in [("in", "seen/real"), ("out", "outside")] {
+            std::os::unix::fs::symlink(shown.join(target), shown.join("seen").join(link)).unwrap();
+        }
+        fs::write(shown.join("seen/real"), "").unwrap();
+        let place = |name: &str| view.place(&shown.join(name));
+        let real = shown.join("seen/real");
+        assert_eq!(place("file"), Place::Ours);
+        assert_eq!(place("seen/real"), Place::Over(real.clone()));
+        assert_eq!(place("seen/in"), Place::Over(real));
+        // A mount would have nothing to be made on.
+        assert_eq!(place("seen/none"), Place::Nowhere);
+        assert_eq!(place("seen/out"), Place::Nowhere);
     }
 
     #[test]

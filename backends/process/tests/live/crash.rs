@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use crate::support::{provider, sandbox};
+use crate::support::{provider, provider_with_doors, sandbox};
 
 /// Limits that make a cgroup where one can be made.
 fn limited() -> SandboxSpec {
@@ -112,9 +112,13 @@ async fn up(process: &mut namzu_client::Process) {
 #[tokio::test]
 #[ignore = "the victim of a_killed_host_leaves_nothing, and no test"]
 async fn victim() {
-    let provider = provider();
+    let (plain, with_doors) = (provider(), provider_with_doors());
     let mut kept = Vec::new();
-    for spec in [limited(), limited(), SandboxSpec::default()] {
+    for (provider, spec) in [
+        (&plain, limited()),
+        (&with_doors, limited()),
+        (&plain, SandboxSpec::default()),
+    ] {
         let sandbox = provider.create(spec).await.unwrap();
         let busy =
             "trap '' TERM HUP INT; setsid sleep 1000 & (sleep 1001 &); sleep 1002 & echo up; wait";
@@ -143,8 +147,8 @@ async fn a_killed_host_leaves_nothing() {
     wait_for_ready(&mut lines).await;
 
     let tree = Tree::below(pid);
-    // Of each sandbox `bwrap`, the worker, the shell and its three.
-    assert!(tree.0.len() >= 18, "{tree:?}");
+    // Of each sandbox `bwrap`, the worker, the shell and its three; and of one, who opens doors.
+    assert!(tree.0.len() >= 19, "{tree:?}");
     let cgroups = cgroups_of(pid);
     let has_cgroups = provider()
         .plan(&limited())
@@ -221,7 +225,7 @@ async fn a_cancelled_create_leaves_nothing() {
 #[tokio::test]
 #[ignore = "a process of a_cancelled_create_leaves_nothing, and no test"]
 async fn canceller() {
-    let provider = provider();
+    let provider = provider_with_doors();
     // The first one to warm up what is made once.
     provider
         .create(limited())

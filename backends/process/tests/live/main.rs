@@ -4,6 +4,7 @@
 
 mod crash;
 mod detach;
+mod doors;
 mod filesystem;
 mod host_workspace;
 mod kernel;

@@ -1,11 +1,15 @@
 //! A provider over the backend, and shell scripts in its sandboxes.
 
+mod wired;
+
 use std::sync::Arc;
 
 use namzu_backend_process::{Config, ProcessBackend};
 use namzu_client::{ExecRequest, ExitStatus, Sandbox, SandboxProvider};
 use namzu_core::Guarded;
 use namzu_types::SandboxSpec;
+
+pub(crate) use self::wired::{Host, Wired, doors, provider_with_doors, wired};
 
 pub(crate) fn provider() -> SandboxProvider {
     let backend = ProcessBackend::new(&Config::default()).expect("this host carries the tier");
