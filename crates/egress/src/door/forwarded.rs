@@ -1,0 +1,31 @@
+//! Connections that a worker inside forwards. It says by which door they came, and to which address;
+//! both are claims, good for nothing more than the same connection made to a listener here would be.
+
+use std::sync::Arc;
+
+use namzu_core::Duplex;
+
+use super::{dns, named, proxy};
+use crate::Reason;
+use crate::boundary::ForwardedDoor;
+use crate::place::{Place, Via};
+use crate::stream::Inside;
+
+/// Serves one connection to its end.
+pub(crate) async fn serve(place: Arc<Place>, door: ForwardedDoor, stream: Box<dyn Duplex>) {
+    let inside = Inside::Channel(stream);
+    let via = match door {
+        ForwardedDoor::Proxy => Via::Connect,
+        ForwardedDoor::Dns => Via::Dns,
+        ForwardedDoor::Named(_) => Via::Named,
+    };
+    let Ok(_permit) = place.limiter.connection() else {
+        place.refuse(via, "", Reason::TooManyFlows);
+        return inside.reset();
+    };
+    match door {
+        ForwardedDoor::Proxy => proxy::serve(Arc::clone(&place), inside).await,
+        ForwardedDoor::Dns => dns::tcp(Arc::clone(&place), inside).await,
+        ForwardedDoor::Named(at) => named::serve_at(Arc::clone(&place), inside, at).await,
+    }
+}
