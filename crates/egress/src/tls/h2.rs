@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::{client, server};
 
 use self::stream::{After, Origin};
@@ -24,7 +24,7 @@ use super::replay::Replay;
 use crate::Reason;
 use crate::place::Flow;
 
-/// For both sides to say that they speak it.
+/// For both sides to say that they speak it, and for a program to hear that the outside has ended.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Carries requests until either side has ended. `flow` is the connection; whoever calls this drops it
@@ -47,13 +47,17 @@ pub(super) async fn carry(
     let origin = Arc::new(Origin::of(flow));
     let mut streams = JoinSet::new();
     let mut ended = false;
+    let mut rest = std::pin::pin!(sleep(Duration::ZERO));
     loop {
         tokio::select! {
             biased;
             _ = &mut outside, if !ended => {
                 ended = true;
                 inside.graceful_shutdown();
+                rest.as_mut().reset(Instant::now() + DEADLINE);
             }
+            // What is left to say is that it is over; whoever does not listen is left.
+            () = &mut rest, if ended => return None,
             Some(after) = streams.join_next() => {
                 // A stream that panicked is no reason to end the others.
                 if matches!(after, Ok(After::Leave)) {

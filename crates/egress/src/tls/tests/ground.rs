@@ -33,7 +33,7 @@ pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
 pub(super) struct Ground {
     pub(super) place: Arc<Place>,
     pub(super) port: u16,
-    _secret: NamedTempFile,
+    secret: NamedTempFile,
 }
 
 /// A program's TLS connection to the boundary.
@@ -125,7 +125,7 @@ impl Ground {
         Self {
             place: place_with(&rules, outside).await,
             port,
-            _secret: secret,
+            secret,
         }
     }
 
@@ -176,6 +176,12 @@ impl Ground {
         TlsConnector::from(Arc::new(config))
             .connect(ServerName::try_from(name.to_owned()).unwrap(), tcp)
             .await
+    }
+
+    /// Puts the same rule in force, with other fields.
+    pub(super) async fn change(&self, more: &str) {
+        let rules = policy(&rules(self.port, more, self.secret.path()));
+        self.place.change(&rules).await.unwrap();
     }
 
     /// Puts a policy in force that allows nothing of what the first did.

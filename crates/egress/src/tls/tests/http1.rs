@@ -1,5 +1,6 @@
 //! Requests over HTTP/1.1.
 
+use rustls::HandshakeKind;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
@@ -159,6 +160,21 @@ async fn a_web_socket_carries_bytes_both_ways() {
         let mut back = [0; 5];
         speaker.0.read_exact(&mut back).await.unwrap();
         assert_eq!(back, frame);
+    }
+}
+
+#[tokio::test]
+async fn a_second_connection_to_a_host_resumes_the_session_of_the_first() {
+    let (tell, mut kinds) = tokio::sync::mpsc::unbounded_channel();
+    let serve = move |stream: TlsStream<TcpStream>| {
+        tell.send(stream.get_ref().1.handshake_kind()).unwrap();
+        echo(stream)
+    };
+    let ground = Ground::new(&[HTTP1], serve).await;
+    for expected in [HandshakeKind::Full, HandshakeKind::Resumed] {
+        let mut speaker = Speaker::on(&ground, &[HTTP1]).await;
+        speaker.ask(&ground.get("/")).await;
+        assert_eq!(kinds.recv().await, Some(Some(expected)));
     }
 }
 

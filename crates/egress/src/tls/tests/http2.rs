@@ -243,6 +243,28 @@ async fn a_secret_is_given_to_the_host_and_taken_out_of_its_answer() {
 }
 
 #[tokio::test]
+async fn a_change_ends_the_requests_that_it_no_longer_allows_and_no_others() {
+    let ground = Ground::with(HOST, &[H2], r#", "paths": ["/a", "/b"]"#, echo).await;
+    let mut requests = speak(ground.connect(&[H2]).await).await;
+    let mut streams = Vec::new();
+    for path in ["/a", "/b"] {
+        let request = ground.request("POST", path);
+        let (response, mut send) = requests.send_request(request, false).unwrap();
+        send_all(&mut send, Bytes::from_static(b"some")).await;
+        let mut body = response.await.unwrap().into_body();
+        assert_eq!(body.data().await.unwrap().unwrap(), "some");
+        streams.push((send, body));
+    }
+    let (_, mut lost) = streams.pop().unwrap();
+    let (mut send, mut kept) = streams.pop().unwrap();
+    ground.change(r#", "paths": ["/a"]"#).await;
+    let end = lost.data().await.unwrap().unwrap_err();
+    assert!(end.is_reset(), "{end}");
+    send_all(&mut send, Bytes::from_static(b"more")).await;
+    assert_eq!(kept.data().await.unwrap().unwrap(), "more");
+}
+
+#[tokio::test]
 async fn a_narrower_policy_ends_what_is_under_way() {
     let (ground, mut requests) = Ground::h2(&[H2]).await;
     let (response, mut send) = requests
