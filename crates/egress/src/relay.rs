@@ -76,20 +76,23 @@ impl Meter<'_> {
 /// its quota is used up; `early` was read from inside already. Two TCP sockets are spliced in the kernel.
 ///
 /// The end of one way is passed on as such; a connection that breaks off, and every cut, resets both.
-pub(crate) async fn carry(
+pub(crate) fn carry(
     flow: Flow,
     mut inside: Inside,
     mut outside: TcpStream,
     early: impl AsRef<[u8]> + Send,
-) {
-    settle(&outside);
-    if let Some(socket) = inside.tcp() {
-        settle(socket);
+) -> impl Future<Output = ()> + Send {
+    // A block, not a function: the parameters of those are kept twice, for as long as the tunnel lasts.
+    async move {
+        settle(&outside);
+        if let Some(socket) = inside.tcp() {
+            settle(socket);
+        }
+        let why = both(&flow, &mut inside, &mut outside, early).await;
+        // Before the books are closed, so that whoever waits for a cut finds it done.
+        drop((inside, outside));
+        flow.end(why);
     }
-    let why = both(&flow, &mut inside, &mut outside, early).await;
-    // Before the books are closed, so that whoever waits for a cut finds it done.
-    drop((inside, outside));
-    flow.end(why);
 }
 
 /// As [`carry`], for streams of any kind that the caller then drops; says why it ended if it was not of its

@@ -5,6 +5,7 @@
 //! there will be one, and the program does not speak before it is answered; what fails then is told in
 //! the words of what is spoken.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,12 +53,14 @@ pub(crate) async fn serve(place: Arc<Place>, mut inside: Inside) {
         Err(_) if is_connect(&early) == Some(true) => Beginning::Connect(Err(Reason::Deadline)),
         Err(_) => Beginning::Nothing,
     };
-    // Each in a box: what a connection turned out not to be is not to be paid for while it lasts.
-    match beginning {
+    // Each in a box that is gone once it is over: what a connection was before it became a tunnel is not to
+    // be paid for while that lasts.
+    let opened = match beginning {
         Beginning::Socks5 => Box::pin(socks::serve(place, inside, early)).await,
         Beginning::Socks4 => {
             place.refuse(Via::Socks, "SOCKS4", Reason::NotSupported);
             Box::pin(tell::last(inside, &socks::NO_SOCKS4)).await;
+            None
         }
         Beginning::Connect(head) => Box::pin(connect(place, inside, head, early)).await,
         Beginning::Http => {
@@ -69,10 +72,17 @@ pub(crate) async fn serve(place: Arc<Place>, mut inside: Inside) {
                 early,
             ))
             .await;
+            None
         }
-        Beginning::Nothing => {}
+        Beginning::Nothing => None,
+    };
+    if let Some(tunnel) = opened {
+        tunnel.await;
     }
 }
+
+/// A tunnel that was opened, to be carried.
+pub(super) type Tunnel = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 async fn begin(inside: &mut Inside, early: &mut BytesMut) -> Beginning {
     let mut scan = Scan::new(Kind::Request);
@@ -100,7 +110,12 @@ async fn begin(inside: &mut Inside, early: &mut BytesMut) -> Beginning {
     }
 }
 
-async fn connect(place: Arc<Place>, inside: Inside, head: Result<Bytes, Reason>, early: BytesMut) {
+async fn connect(
+    place: Arc<Place>,
+    inside: Inside,
+    head: Result<Bytes, Reason>,
+    early: BytesMut,
+) -> Option<Tunnel> {
     let (raw, read) = match head {
         Ok(head) => (head.clone(), read_connect(&head)),
         Err(reason) => (Bytes::copy_from_slice(&early), Err(reason)),
@@ -110,7 +125,8 @@ async fn connect(place: Arc<Place>, inside: Inside, head: Result<Bytes, Reason>,
         Err(reason) => {
             let raw = String::from_utf8_lossy(&raw[..raw.len().min(RAW_MAX)]);
             let denial = place.refuse(Via::Connect, &raw, reason);
-            return tell::denial(inside, Speech::Http, &denial).await;
+            tell::denial(inside, Speech::Http, &denial).await;
+            return None;
         }
     };
     drop(raw);
@@ -123,7 +139,10 @@ async fn connect(place: Arc<Place>, inside: Inside, head: Result<Bytes, Reason>,
     };
     match place.admit(ask).await {
         Ok(flow) => open(flow, inside, early, Words::Connect).await,
-        Err(denial) => tell::denial(inside, Speech::Http, &denial).await,
+        Err(denial) => {
+            Words::Connect.denied(inside, &denial).await;
+            None
+        }
     }
 }
 
@@ -150,8 +169,13 @@ impl Words {
     }
 }
 
-/// Opens a tunnel that was admitted, and carries it to its end.
-pub(super) async fn open(mut flow: Flow, mut inside: Inside, early: BytesMut, words: Words) {
+/// Opens a tunnel that was admitted; `None` where that failed, of which the program was told.
+pub(super) async fn open(
+    mut flow: Flow,
+    mut inside: Inside,
+    early: BytesMut,
+    words: Words,
+) -> Option<Tunnel> {
     let schemes = flow.verdict.schemes;
     let opaque = !schemes.has(Scheme::Https) && !schemes.has(Scheme::Http);
     let dialled = if opaque {
@@ -159,7 +183,8 @@ pub(super) async fn open(mut flow: Flow, mut inside: Inside, early: BytesMut, wo
             Ok(outside) => Some(outside),
             Err(denial) => {
                 flow.end(Some(denial.reason));
-                return words.denied(inside, &denial).await;
+                words.denied(inside, &denial).await;
+                return None;
             }
         }
     } else {
@@ -170,12 +195,13 @@ pub(super) async fn open(mut flow: Flow, mut inside: Inside, early: BytesMut, wo
         inside.flush().await
     });
     if !matches!(told.await, Ok(Ok(()))) {
-        return flow.end(None);
+        flow.end(None);
+        return None;
     }
-    match dialled {
-        Some(outside) => Box::pin(relay::carry(flow, inside, outside, early)).await,
-        None => Box::pin(tunnel::run(flow, inside, early)).await,
-    }
+    Some(match dialled {
+        Some(outside) => Box::pin(relay::carry(flow, inside, outside, early)),
+        None => Box::pin(tunnel::run(flow, inside, early)),
+    })
 }
 
 async fn dial(flow: &mut Flow) -> Result<TcpStream, Denial> {

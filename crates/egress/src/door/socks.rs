@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
 use self::parse::{Fault, greeting, request};
-use super::proxy::{Words, open};
+use super::proxy::{Tunnel, Words, open};
 use super::tell;
 use crate::Host;
 use crate::place::{Ask, Place, Via};
@@ -37,13 +37,20 @@ pub(super) const fn reply(code: u8) -> [u8; 10] {
 /// What a program wants, or the last words to it.
 type Asked = Result<(Host, u16), Vec<u8>>;
 
-/// Serves a connection of which `early` was read already, from the first byte on.
-pub(super) async fn serve(place: Arc<Place>, mut inside: Inside, mut early: BytesMut) {
+/// Opens the tunnel that a program asks for; `early` was read already, from the first byte on.
+pub(super) async fn serve(
+    place: Arc<Place>,
+    mut inside: Inside,
+    mut early: BytesMut,
+) -> Option<Tunnel> {
     let asked = timeout(PATIENCE, ask(&place, &mut inside, &mut early)).await;
     let (host, port) = match asked {
         Ok(Some(Ok(asked))) => asked,
-        Ok(Some(Err(words))) => return tell::last(inside, &words).await,
-        Ok(None) | Err(_) => return,
+        Ok(Some(Err(words))) => {
+            tell::last(inside, &words).await;
+            return None;
+        }
+        Ok(None) | Err(_) => return None,
     };
     let ask = Ask {
         via: Via::Socks,
@@ -54,7 +61,10 @@ pub(super) async fn serve(place: Arc<Place>, mut inside: Inside, mut early: Byte
     };
     match place.admit(ask).await {
         Ok(flow) => open(flow, inside, early, Words::Socks).await,
-        Err(denial) => Words::Socks.denied(inside, &denial).await,
+        Err(denial) => {
+            Words::Socks.denied(inside, &denial).await;
+            None
+        }
     }
 }
 

@@ -285,6 +285,9 @@ async fn carried<S: Line>(
         FRESH
     };
     if let Some(mut server) = pool.take(key, generation, fresh) {
+        if let Some(peer) = server.peer() {
+            flow.reached(peer);
+        }
         match watched(flow, client, &mut server, request, told).await {
             Ok(kept) => {
                 if kept.server {

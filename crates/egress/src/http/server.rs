@@ -32,6 +32,15 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// Where it leads.
+    pub(crate) fn peer(&self) -> Option<std::net::SocketAddr> {
+        let stream = match &self.io {
+            Out::Tcp(stream) => stream,
+            Out::Tls(stream) => stream.get_ref().0,
+        };
+        stream.peer_addr().ok()
+    }
+
     pub(crate) fn new(io: Out) -> Self {
         Self {
             io,

@@ -82,9 +82,12 @@ fn scheme(text: &[u8]) -> Option<(Scheme, usize)> {
 /// [`Reason::NameMalformed`], [`Reason::PortMalformed`].
 pub(crate) fn authority(text: &[u8]) -> Result<Authority, Reason> {
     let text = std::str::from_utf8(text).map_err(|_| Reason::NameMalformed)?;
-    parse_authority(text).map_err(|error| match error {
-        HostError::Port => Reason::PortMalformed,
-        HostError::Host => Reason::NameMalformed,
+    parse_authority(text).map_err(|error| {
+        if error == HostError::Port {
+            Reason::PortMalformed
+        } else {
+            Reason::NameMalformed
+        }
     })
 }
 

@@ -216,3 +216,34 @@ async fn row_12_a_name_with_a_nul_is_refused_by_socks() {
     assert_eq!(scene.rest().await[..2], [5, 1]);
     scene.assert_nothing_came();
 }
+
+#[tokio::test]
+async fn what_an_idle_tunnel_keeps_is_small() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let inside = || async { Inside::Tcp(TcpStream::connect(address).await.unwrap()) };
+    let rules = format!(
+        r#"{{"kind": "static", "rules": [{{"host": "{HOST}", "ports": [22], "scheme": "tcp"}}]}}"#
+    );
+    let place = place(&policy(&rules), Table::loopback(&[]));
+    let flow = || async {
+        match place
+            .admit(crate::place::testing::ask(&format!("{HOST}:22")))
+            .await
+        {
+            Ok(flow) => flow,
+            Err(denial) => panic!("{denial:?}"),
+        }
+    };
+    let door = size_of_val(&serve(Arc::clone(&place), inside().await));
+    let outside = TcpStream::connect(address).await.unwrap();
+    let relay = size_of_val(&relay::carry(
+        flow().await,
+        inside().await,
+        outside,
+        BytesMut::new(),
+    ));
+    let tunnel = size_of_val(&tunnel::run(flow().await, inside().await, BytesMut::new()));
+    let sizes = (door, tunnel, relay);
+    assert!(door + tunnel + relay < 4096, "{sizes:?}");
+}
