@@ -80,6 +80,12 @@ pub(crate) struct Response {
     pub(crate) body: Body,
 }
 
+/// A byte stream, and the headers of the answer that opened it.
+pub(crate) struct Opened {
+    pub(crate) headers: HeaderMap,
+    pub(crate) io: Box<dyn Duplex>,
+}
+
 /// Why a request got no response, or half of one.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -148,6 +154,15 @@ impl Conn {
         &self,
         path: String,
     ) -> Result<Result<Box<dyn Duplex>, Response>, Failure> {
+        let opened = self.open_stream(path).await?;
+        Ok(opened.map(|opened| opened.io))
+    }
+
+    /// As [`Self::connect`], with what the worker says of the stream.
+    pub(crate) async fn open_stream(
+        &self,
+        path: String,
+    ) -> Result<Result<Opened, Response>, Failure> {
         match self {
             Self::Mux(mux) => mux.connect(path).await,
             Self::Pool(pool) => pool.connect(path).await,

@@ -16,7 +16,7 @@ use tokio::io::AsyncReadExt;
 use tokio::task::AbortHandle;
 
 use super::stream::MuxStream;
-use super::{Body, Call, Failure, HEADER_CAP, Payload, Response, UPLOAD_CHUNK};
+use super::{Body, Call, Failure, HEADER_CAP, Opened, Payload, Response, UPLOAD_CHUNK};
 
 /// Bytes the worker may send ahead on one stream: what a stream that nobody reads can hold.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -146,10 +146,7 @@ impl Mux {
         Ok(respond(answer.map_err(classify)?, Some(send)))
     }
 
-    pub(super) async fn connect(
-        &self,
-        path: String,
-    ) -> Result<Result<Box<dyn Duplex>, Response>, Failure> {
+    pub(super) async fn connect(&self, path: String) -> Result<Result<Opened, Response>, Failure> {
         let mut request = Request::new(());
         *request.method_mut() = Method::CONNECT;
         request
@@ -165,7 +162,11 @@ impl Mux {
         if !answer.status().is_success() {
             return Ok(Err(respond(answer, Some(send))));
         }
-        Ok(Ok(Box::new(MuxStream::new(send, answer.into_body()))))
+        let (head, body) = answer.into_parts();
+        Ok(Ok(Opened {
+            headers: head.headers,
+            io: Box::new(MuxStream::new(send, body)),
+        }))
     }
 
     async fn start(

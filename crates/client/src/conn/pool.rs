@@ -14,12 +14,12 @@ use http_body::{Frame, SizeHint};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client, Error as ClientError};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use namzu_core::{Duplex, Error, ErrorCode, HttpChannel, Result};
+use namzu_core::{Error, ErrorCode, HttpChannel, Result};
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Body, Call, Failure, HEADER_CAP, Payload, Response, UPLOAD_CHUNK};
+use super::{Body, Call, Failure, HEADER_CAP, Opened, Payload, Response, UPLOAD_CHUNK};
 
 /// Header lines of one response.
 const HEADER_COUNT: usize = 100;
@@ -165,10 +165,7 @@ impl Pool {
         }
     }
 
-    pub(super) async fn connect(
-        &self,
-        path: String,
-    ) -> Result<Result<Box<dyn Duplex>, Response>, Failure> {
+    pub(super) async fn connect(&self, path: String) -> Result<Result<Opened, Response>, Failure> {
         let call = Call::new(http::Method::GET, path)
             .header(CONNECTION, "upgrade")
             .header(UPGRADE, "namzu");
@@ -177,8 +174,12 @@ impl Pool {
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             return Ok(Err(respond(response)));
         }
+        let headers = response.headers().clone();
         let upgraded = hyper::upgrade::on(response).await.map_err(classify)?;
-        Ok(Ok(Box::new(TokioIo::new(upgraded))))
+        Ok(Ok(Opened {
+            headers,
+            io: Box::new(TokioIo::new(upgraded)),
+        }))
     }
 
     fn request(&self, call: &Call, body: Upload) -> Result<Request<Upload>, Failure> {

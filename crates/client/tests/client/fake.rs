@@ -12,7 +12,7 @@ use h2::server::SendResponse;
 use h2::{RecvStream, SendStream};
 use http::{Response, StatusCode};
 use namzu_client::{Sandbox, SandboxProvider};
-use namzu_core::egress::Wiring;
+use namzu_core::egress::{Gate, Wiring};
 use namzu_core::types::{
     Capabilities, Controls, EgressCapabilities, SandboxId, SandboxSpec, Strength, Tier,
 };
@@ -32,6 +32,7 @@ pub(crate) type Boxed = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// One request to the script.
 pub(crate) struct Call {
     pub(crate) path: String,
+    pub(crate) query: String,
     pub(crate) body: RecvStream,
     respond: SendResponse<Bytes>,
 }
@@ -63,6 +64,20 @@ impl Call {
             _body: self.body,
             kept: Vec::new(),
         }
+    }
+
+    /// Answers with a byte stream, of which these headers speak.
+    pub(crate) fn duplex(
+        mut self,
+        headers: &[(&'static str, &'static str)],
+    ) -> (SendStream<Bytes>, RecvStream) {
+        let mut head = head(200, "application/octet-stream");
+        for (name, value) in headers {
+            let value = http::HeaderValue::from_static(value);
+            head.headers_mut().insert(*name, value);
+        }
+        let send = self.respond.send_response(head, false);
+        (send.expect("the client is there"), self.body)
     }
 
     /// Answers as the worker does to a start: the stream, with the start event.
@@ -199,6 +214,10 @@ pub(crate) struct FakeBackend {
     /// Offers the fd lane; the worker's end is put here.
     pub(crate) with_lane: AtomicBool,
     pub(crate) lane: Arc<Mutex<Option<OwnedFd>>>,
+    /// How the boundary gets in.
+    pub(crate) gate: Mutex<Option<Gate>>,
+    /// What each launch was to have inside.
+    pub(crate) wirings: Mutex<Vec<Wiring>>,
 }
 
 impl std::fmt::Debug for FakeBackend {
@@ -221,6 +240,8 @@ impl FakeBackend {
             stuck: AtomicBool::new(false),
             with_lane: AtomicBool::new(false),
             lane: Arc::default(),
+            gate: Mutex::default(),
+            wirings: Mutex::default(),
         })
     }
 
@@ -248,6 +269,8 @@ impl FakeBackend {
             stuck: AtomicBool::new(false),
             with_lane: AtomicBool::new(true),
             lane,
+            gate: Mutex::default(),
+            wirings: Mutex::default(),
         })
     }
 
@@ -278,6 +301,7 @@ where
         let (head, body) = request.into_parts();
         let call = Call {
             path: head.uri.path().to_owned(),
+            query: head.uri.query().unwrap_or_default().to_owned(),
             body,
             respond,
         };
@@ -294,6 +318,8 @@ const CAPABILITIES: Capabilities = Capabilities {
     lifetime: Strength::Enforced,
     egress: EgressCapabilities {
         deny_all: Strength::Enforced,
+        static_hosts: Strength::Enforced,
+        resolver: Strength::Enforced,
         ..Capabilities::NONE.egress
     },
     detach: true,
@@ -319,7 +345,8 @@ impl Backend for FakeBackend {
         Ok(Controls::default())
     }
 
-    async fn launch(&self, spec: &SandboxSpec, _: &Wiring) -> Result<Launched> {
+    async fn launch(&self, spec: &SandboxSpec, wiring: &Wiring) -> Result<Launched> {
+        self.wirings.lock().unwrap().push(wiring.clone());
         self.specs.lock().unwrap().push(spec.clone());
         if self.stuck.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
@@ -346,7 +373,7 @@ impl Backend for FakeBackend {
             *self.lane.lock().unwrap() = Some(worker);
         }
         Ok(Launched {
-            gate: None,
+            gate: self.gate.lock().unwrap().clone(),
             id: id.clone(),
             channel: Channel::Duplex(channel),
             teardown: Box::new(FakeTeardown(Arc::clone(&self.fate))),

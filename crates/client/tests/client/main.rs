@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod carriers;
+mod egress;
 mod exec;
 mod fake;
 mod hostile;
