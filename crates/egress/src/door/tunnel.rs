@@ -46,7 +46,7 @@ pub(crate) async fn run(flow: Flow, inside: Inside, early: BytesMut) {
 }
 
 /// Everything up to the carrying; nothing is left of a connection that is not only carried.
-async fn prepare(mut flow: Flow, mut inside: Inside, mut early: BytesMut) -> Option<Ready> {
+async fn prepare(flow: Flow, mut inside: Inside, mut early: BytesMut) -> Option<Ready> {
     let schemes = flow.verdict.schemes;
     if !schemes.has(Scheme::Https) && !schemes.has(Scheme::Http) {
         return opaque(flow, inside, early).await;

@@ -116,11 +116,9 @@ impl Flow {
         let stream = outside.dial(&found.addresses, self.ask.port).await?;
         let peer = stream.peer_addr().map_err(|_| Reason::DialFailed)?;
         self.reached(peer);
-        // A change of policy that came before this did not know where it leads.
         match self.entry.why() {
             Some(why) => Err(why),
-            None if self.still_leads(peer) => Ok(stream),
-            None => Err(Reason::Narrowed),
+            None => Ok(stream),
         }
     }
 
@@ -140,6 +138,10 @@ impl Flow {
     /// of policy that no longer lets it lead there cuts it.
     pub(crate) fn reached(&self, peer: SocketAddr) {
         locked(&self.entry.known).peer = Some(peer);
+        // One that came before this did not know where it leads.
+        if !self.still_leads(peer) {
+            self.entry.cut_for(Reason::Narrowed);
+        }
     }
 
     /// Whether the policy in force lets it lead to `peer`.

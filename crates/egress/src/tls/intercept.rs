@@ -198,6 +198,7 @@ async fn answer(
         Protocol::H2 => H2,
         Protocol::Http1 => HTTP1,
     };
+    flow.saw_protocol(said);
     let config = ca
         .server(&flow.ask.host, offer.any.then_some(said))
         .map_err(|why| {
