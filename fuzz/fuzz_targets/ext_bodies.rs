@@ -3,11 +3,17 @@
 
 use libfuzzer_sys::fuzz_target;
 use namzu_fuzz::body;
-use namzu_protocol::ext::{Info, KillRequest, KillResponse, Reach};
+use namzu_protocol::ext::{
+    DoorsRequest, DoorsResponse, Info, KillRequest, KillResponse, ProbeRequest, ProbeResponse, Reach,
+};
 
 fuzz_target!(|data: &[u8]| {
+    body::<DoorsRequest>(data);
+    body::<DoorsResponse>(data);
     body::<Info>(data);
     body::<KillRequest>(data);
     body::<KillResponse>(data);
+    body::<ProbeRequest>(data);
+    body::<ProbeResponse>(data);
     body::<Reach>(data);
 });

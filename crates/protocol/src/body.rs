@@ -22,6 +22,8 @@ macro_rules! bodies {
 bodies! {
     crate::connect::ErrorBody,
     crate::connect::EndStream,
+    crate::ext::DoorsRequest,
+    crate::ext::DoorsResponse,
     crate::ext::Info,
     crate::ext::KillRequest,
     crate::ext::KillResponse,

@@ -1,11 +1,15 @@
 //! ext/v1: what neither envd's wire nor v1 has.
 
+mod doors;
 mod lane;
 mod oldest;
 mod probe;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::doors::{
+    DOOR_HEADER, Door, DoorsRequest, DoorsResponse, LOCAL_HEADER, MAX_DOOR_PORTS, parse_local,
+};
 pub use self::lane::{LaneError, LaneMessage, STDERR, STDIN, STDOUT};
 pub use self::oldest::{InvalidOldest, format_oldest, parse_oldest};
 pub use self::probe::{MAX_TRIES, Outcome, ProbeRequest, ProbeResponse, Try};
@@ -26,6 +30,10 @@ pub const REACH: &str = "/ext/v1/reach";
 pub const ACCEPT: &str = "/ext/v1/accept";
 /// Path of tries of the sandbox's walls from inside.
 pub const PROBE: &str = "/ext/v1/probe";
+/// Path of the request to open the egress boundary's doors.
+pub const DOORS: &str = "/ext/v1/doors";
+/// Name of those doors among [`Info::features`].
+pub const DOORS_FEATURE: &str = "doors";
 /// Path of the end of everything.
 pub const SHUTDOWN: &str = "/ext/v1/shutdown";
 

@@ -105,6 +105,9 @@ pub(crate) struct Config {
     pub(crate) idle_timeout: Option<Duration>,
     /// The end of the worker is the end of the sandbox.
     pub(crate) init: bool,
+    /// The egress boundary's doors will be asked for: what they need of the network is set up at the
+    /// start, and the right to change it given up.
+    pub(crate) doors: bool,
     /// Required on every listener that is not private.
     pub(crate) token: Option<Token>,
     /// Variables of every command, from `NAMZU_SANDBOX_ENVS`.
@@ -200,6 +203,7 @@ impl Config {
             cwd,
             lifetime: typed.lifetime,
             idle_timeout: (idle > 0).then(|| Duration::from_millis(idle)),
+            doors: typed.doors,
             init: typed.init || rustix::process::getpid().is_init(),
             token,
             envs: variables.envs()?,
@@ -230,6 +234,7 @@ struct Arguments {
     cwd: Option<PathBuf>,
     lifetime: Option<Duration>,
     init: bool,
+    doors: bool,
 }
 
 impl Arguments {
@@ -241,9 +246,16 @@ impl Arguments {
                 .to_str()
                 .map(str::to_owned)
                 .ok_or_else(|| Error::new("an argument is not UTF-8"))?;
-            if name == "--init" {
-                typed.init = true;
-                continue;
+            match name.as_str() {
+                "--init" => {
+                    typed.init = true;
+                    continue;
+                }
+                "--doors" => {
+                    typed.doors = true;
+                    continue;
+                }
+                _ => {}
             }
             let mut value = || {
                 arguments

@@ -13,7 +13,15 @@ use crate::worker::Worker;
 const MOST: usize = 64 * 1024;
 
 /// What this worker can do beyond version 1's calls.
-const FEATURES: [&str; 6] = ["cursors", "head_tail", "limits", "reach", "tar", "expose"];
+const FEATURES: [&str; 7] = [
+    "cursors",
+    "head_tail",
+    "limits",
+    "reach",
+    "tar",
+    "expose",
+    ext::DOORS_FEATURE,
+];
 
 /// Answers a call.
 pub(crate) async fn handle(worker: &Worker, request: Request) -> Response {

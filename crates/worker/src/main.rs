@@ -5,6 +5,7 @@ mod auth;
 mod config;
 mod control;
 mod door;
+mod doors;
 mod faults;
 mod fd;
 mod files;

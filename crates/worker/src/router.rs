@@ -12,7 +12,7 @@ use crate::auth::Access;
 use crate::http::{self as web, Request, Response};
 use crate::rpc;
 use crate::worker::Worker;
-use crate::{control, files, metrics, probe, process, tunnel};
+use crate::{control, doors, files, metrics, probe, process, tunnel};
 
 const HEALTH: &str = "/health";
 const METRICS: &str = "/metrics";
@@ -107,6 +107,7 @@ async fn dispatch(worker: Arc<Worker>, request: Request) -> Response {
         FILES | ext::TAR => files::handle(worker, request).await,
         ext::INFO | ext::KILL | ext::SHUTDOWN => control::handle(&worker, request).await,
         ext::PROBE => probe::handle(request).await,
+        ext::DOORS => doors::handle(&worker, request).await,
         ext::EXPOSE | ext::REACH | ext::ACCEPT => tunnel::handle(&worker, request).await,
         path if path.starts_with("/process.Process/") => {
             process::service::handle(worker, request).await

@@ -25,6 +25,9 @@ const FAREWELL: Duration = Duration::from_millis(100);
 /// What it was told to use cannot be used; nothing was served then.
 pub(crate) fn run(config: Config) -> io::Result<()> {
     harden(config.init)?;
+    if config.doors {
+        crate::doors::prepare()?;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()

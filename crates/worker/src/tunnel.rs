@@ -15,16 +15,16 @@ use std::time::Duration;
 
 use http::{Method, StatusCode, Version, header};
 use hyper::ext::Protocol;
-use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use namzu_protocol::ext::{self, Reach, UPGRADE_PROTOCOL};
+use namzu_protocol::ext::{self, Door, Reach, UPGRADE_PROTOCOL};
 use namzu_protocol::query;
-use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::control;
+use crate::doors::{self, Arrived};
 use crate::http::{self as web, Request, Response};
 use crate::worker::Worker;
 
@@ -81,6 +81,7 @@ pub(crate) async fn handle(worker: &Worker, request: Request) -> Response {
             "reach takes POST and DELETE",
         ),
         ext::EXPOSE => tunnels.expose(request).await,
+        _ if given(&request, "door").is_some() => tunnels.accept_door(worker, request).await,
         _ => tunnels.accept(request).await,
     }
 }
@@ -94,7 +95,7 @@ impl Tunnels {
         let dialled =
             tokio::time::timeout(DIAL, TcpStream::connect((Ipv4Addr::LOCALHOST, port))).await;
         match dialled {
-            Ok(Ok(connection)) => self.join(upgrade, connection),
+            Ok(Ok(connection)) => self.join(upgrade, Arrived::Stream(connection)),
             Ok(Err(_)) | Err(_) => web::error(
                 StatusCode::BAD_GATEWAY,
                 format!("port is not open: nothing listens on {port}"),
@@ -171,13 +172,33 @@ impl Tunnels {
         // First come, first served; a dropped request takes no connection with it.
         let connection = connections.lock().await.recv().await;
         match connection {
-            Some(connection) => self.join(upgrade, connection),
+            Some(connection) => self.join(upgrade, Arrived::Stream(connection)),
             None => web::error(StatusCode::BAD_GATEWAY, "the listener is gone"),
         }
     }
 
+    /// The same at a door of the boundary, whether it is open yet or not.
+    async fn accept_door(&self, worker: &Worker, mut request: Request) -> Response {
+        let upgrade = match upgrade(&mut request) {
+            Ok(upgrade) => upgrade,
+            Err(refusal) => return refusal,
+        };
+        let door = given(&request, "door").and_then(|door| Door::parse(&door));
+        let Some(door) = door else {
+            return web::error(StatusCode::BAD_REQUEST, "there is no such door");
+        };
+        let Ok(_parked) = self.parked.try_acquire() else {
+            return web::error(StatusCode::TOO_MANY_REQUESTS, "too many accepts are parked");
+        };
+        let arrived = worker.doors().arrival(door).await;
+        let local = arrived.local();
+        let mut response = self.join(upgrade, arrived);
+        doors::label(&mut response, door, local);
+        response
+    }
+
     /// Answers that the duplex is there, and carries it from then on.
-    fn join(&self, upgrade: Upgrade, mut connection: TcpStream) -> Response {
+    fn join(&self, upgrade: Upgrade, arrived: Arrived) -> Response {
         let mut response = web::empty(StatusCode::OK);
         if upgrade.switches {
             *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
@@ -192,13 +213,8 @@ impl Tunnels {
             );
         }
         self.run(async move {
-            // The bytes of one side are the other's business, so are its errors.
-            let _ = connection.set_nodelay(true);
             if let Ok(upgraded) = upgrade.pending.await {
-                let mut upgraded: TokioIo<Upgraded> = TokioIo::new(upgraded);
-                let _ =
-                    copy_bidirectional_with_sizes(&mut upgraded, &mut connection, BUFFER, BUFFER)
-                        .await;
+                arrived.carry(TokioIo::new(upgraded), BUFFER).await;
             }
         });
         response
@@ -235,12 +251,15 @@ struct Upgrade {
     switches: bool,
 }
 
+/// What the query gives by a name.
+fn given(request: &Request, name: &'static str) -> Option<String> {
+    let query = request.uri().query().unwrap_or_default();
+    query::get(query, name).ok().flatten()
+}
+
 /// The port that the query names.
 fn port(request: &Request) -> Result<u16, Response> {
-    let port = query::get(request.uri().query().unwrap_or_default(), "port");
-    let port = port
-        .ok()
-        .flatten()
+    let port = given(request, "port")
         .and_then(|port| port.parse().ok())
         .filter(|port| *port != 0);
     port.ok_or_else(|| web::error(StatusCode::BAD_REQUEST, "port is missing or is none"))
@@ -248,6 +267,12 @@ fn port(request: &Request) -> Result<u16, Response> {
 
 /// The port asked for and the duplex to come, if the request is for one.
 fn upgradable(mut request: Request) -> Result<(u16, Upgrade), Response> {
+    let upgrade = upgrade(&mut request)?;
+    Ok((port(&request)?, upgrade))
+}
+
+/// The duplex to come, if the request is for one.
+fn upgrade(request: &mut Request) -> Result<Upgrade, Response> {
     let is = |value: &str| value.eq_ignore_ascii_case(UPGRADE_PROTOCOL);
     let switches = request.version() != Version::HTTP_2;
     let asked = if switches {
@@ -267,12 +292,8 @@ fn upgradable(mut request: Request) -> Result<(u16, Upgrade), Response> {
             "this call is an upgrade to namzu",
         ));
     }
-    let port = port(&request)?;
-    Ok((
-        port,
-        Upgrade {
-            pending: hyper::upgrade::on(&mut request),
-            switches,
-        },
-    ))
+    Ok(Upgrade {
+        pending: hyper::upgrade::on(request),
+        switches,
+    })
 }

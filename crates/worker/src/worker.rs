@@ -7,6 +7,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::config::Config;
+use crate::doors::Doors;
 use crate::files::Files;
 use crate::lane::Lane;
 use crate::listener;
@@ -24,6 +25,7 @@ pub(crate) struct Worker {
     processes: Table,
     lane: Option<Lane>,
     tunnels: Tunnels,
+    doors: Doors,
     processor: Processor,
     activity: Arc<Activity>,
     shutdown: Notify,
@@ -55,6 +57,7 @@ impl Worker {
             files: Files::open(&config)?,
             lane: adopt(config.lane)?.map(Lane::new),
             tunnels: Tunnels::default(),
+            doors: Doors::default(),
             processor: Processor::default(),
             activity: Arc::new(Activity {
                 state: Mutex::new((0, Instant::now())),
@@ -78,6 +81,11 @@ impl Worker {
     /// The tunnels.
     pub(crate) fn tunnels(&self) -> &Tunnels {
         &self.tunnels
+    }
+
+    /// The egress boundary's doors.
+    pub(crate) fn doors(&self) -> &Doors {
+        &self.doors
     }
 
     /// The processor's use.

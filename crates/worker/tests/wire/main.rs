@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod doors;
+mod egress;
 mod input;
 mod kill;
 mod lane;
