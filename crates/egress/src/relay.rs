@@ -76,13 +76,16 @@ impl Meter<'_> {
 /// its quota is used up; `early` was read from inside already. Two TCP sockets are spliced in the kernel.
 ///
 /// The end of one way is passed on as such; a connection that breaks off, and every cut, resets both.
+#[expect(
+    clippy::manual_async_fn,
+    reason = "the parameters of an async function are kept twice, for as long as the tunnel lasts"
+)]
 pub(crate) fn carry(
     flow: Flow,
     mut inside: Inside,
     mut outside: TcpStream,
     early: impl AsRef<[u8]> + Send,
 ) -> impl Future<Output = ()> + Send {
-    // A block, not a function: the parameters of those are kept twice, for as long as the tunnel lasts.
     async move {
         settle(&outside);
         if let Some(socket) = inside.tcp() {
