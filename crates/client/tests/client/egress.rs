@@ -278,7 +278,7 @@ async fn a_worker_that_cannot_open_doors_says_why() {
             let answer = r#"{"proxy":false,"dns":true,"failures":["port 3128 is taken"]}"#;
             return call.answer(200, "application/json", answer);
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     });
     *backend.gate.lock().unwrap() = Some(Gate::Channel);
     let policy = EgressPolicy::hosts(["a.test"]);
