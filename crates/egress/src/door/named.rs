@@ -54,3 +54,6 @@ pub(crate) async fn serve_at(place: Arc<Place>, mut inside: Inside, at: SocketAd
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
