@@ -57,6 +57,7 @@ reasons! {
     LookupFailed = "lookup_failed", "The name was allowed, but could not be resolved.";
     DialFailed = "dial_failed", "The host was allowed, but did not accept the connection.";
     UpstreamTls = "upstream_tls", "The host was allowed, but could not prove who it is.";
+    ProgramTls = "program_tls", "The program did not accept the boundary's certificate, or broke off its TLS handshake.";
     UpstreamBroken = "upstream_broken", "The host was allowed, but its answer broke off or made no sense.";
     CredentialMissing = "credential_missing", "The rule's credential has no value now.";
     CredentialMisuse = "credential_misuse", "A credential's stand-in was sent where it does not belong.";

@@ -210,7 +210,7 @@ async fn answer(
         Ok(Err(why)) => {
             // A program with roots of its own, or that pins a key: the most common trouble with it.
             tracing::debug!(host = %flow.ask.host, %why, "a program did not complete the handshake");
-            Err(Reason::RequestMalformed)
+            Err(Reason::ProgramTls)
         }
         Err(_) => Err(Reason::Deadline),
     }

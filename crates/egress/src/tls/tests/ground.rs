@@ -14,6 +14,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
+use crate::audit::Audit;
+use crate::audit::tests::{Memory, until};
 use crate::place::testing::{Table, outside, place_with, policy};
 use crate::place::{Ask, Place, Via};
 use crate::stream::Inside;
@@ -33,6 +35,8 @@ pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
 pub(super) struct Ground {
     pub(super) place: Arc<Place>,
     pub(super) port: u16,
+    /// What was recorded.
+    pub(super) audit: Arc<Memory>,
     secret: NamedTempFile,
 }
 
@@ -119,12 +123,16 @@ impl Ground {
         let port = outside_host(authority.settings(name, alpn), serve).await;
         let mut outside = outside(Table::loopback(&[HOST]));
         outside.roots = Arc::new(authority.roots());
+        let audit = Arc::new(Memory::default());
+        let metrics = Arc::clone(&outside.metrics);
+        outside.audit = Audit::start(Arc::clone(&audit) as _, metrics).unwrap();
         let mut secret = NamedTempFile::new().unwrap();
         secret.write_all(SECRET.as_bytes()).unwrap();
         let rules = policy(&rules(port, more, secret.path()));
         Self {
             place: place_with(&rules, outside).await,
             port,
+            audit,
             secret,
         }
     }
@@ -155,6 +163,13 @@ impl Ground {
         address
     }
 
+    /// Waits until the end of a flow was recorded as having ended for `reason`.
+    pub(super) async fn ended_for(&self, reason: &str) {
+        let reason = format!(r#""reason":"{reason}""#);
+        let says = |line: &String| line.contains(r#""event":"end""#) && line.contains(&reason);
+        until(async || self.audit.lines.lock().unwrap().iter().any(says)).await;
+    }
+
     /// A program that trusts the sandbox's authority and nobody else.
     pub(super) async fn connect(&self, alpn: &[&[u8]]) -> Program {
         self.connect_as(HOST, alpn).await.unwrap()
@@ -163,9 +178,18 @@ impl Ground {
     /// One that sends another server name.
     pub(super) async fn connect_as(&self, name: &str, alpn: &[&[u8]]) -> std::io::Result<Program> {
         let mut roots = RootCertStore::empty();
-        roots
-            .add(self.place.ca.as_ref().unwrap().der().clone())
-            .unwrap();
+        let ca = self.place.ca.as_ref().unwrap();
+        roots.add(ca.der().clone()).unwrap();
+        self.connect_trusting(roots, name, alpn).await
+    }
+
+    /// One that trusts whom it likes.
+    pub(super) async fn connect_trusting(
+        &self,
+        roots: RootCertStore,
+        name: &str,
+        alpn: &[&[u8]],
+    ) -> std::io::Result<Program> {
         let mut config = ClientConfig::builder_with_provider(Arc::clone(provider()))
             .with_safe_default_protocol_versions()
             .unwrap()

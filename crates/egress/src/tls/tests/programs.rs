@@ -13,6 +13,15 @@ use crate::tls::ca::Ca;
 use crate::tls::trust::{self, BUNDLE, CA, KEYSTORE};
 use crate::tls::{H2, HTTP1};
 
+/// A program that judges what is ours: none of a sandbox.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a program of the system is the judge"
+)]
+fn judge(program: &str) -> Command {
+    Command::new(program)
+}
+
 /// `None` where there is no such program.
 fn run(command: &mut Command) -> Option<Output> {
     match command.output() {
@@ -60,7 +69,7 @@ fn openssl_finds_nothing_wrong_with_the_certificates_even_when_strict() {
         Ca::generate().unwrap().pem().as_bytes(),
     );
     let verify = |roots: &str| {
-        run(Command::new("openssl")
+        run(judge("openssl")
             .args([
                 "verify",
                 "-x509_strict",
@@ -87,7 +96,7 @@ fn the_jvm_reads_the_key_store_and_finds_it_whole() {
     let dir = tempfile::tempdir().unwrap();
     let path = write(dir.path(), "cacerts", wired(&files, KEYSTORE));
     let list = |path: &str| {
-        run(Command::new("keytool").args(["-list", "-storepass", "changeit", "-keystore", path]))
+        run(judge("keytool").args(["-list", "-storepass", "changeit", "-keystore", path]))
     };
     let Some(listed) = list(&path) else {
         return;
@@ -146,7 +155,7 @@ async fn curl_trusts_the_boundary_and_gets_its_answer() {
         let bundle = write(dir.path(), "bundle.pem", wired(&files, BUNDLE));
         let (door, port) = (ground.door().await, ground.port);
         let curl = tokio::task::spawn_blocking(move || {
-            run(Command::new("curl")
+            run(judge("curl")
                 .env_clear()
                 .env("CURL_CA_BUNDLE", bundle)
                 .args([

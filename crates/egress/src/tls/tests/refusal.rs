@@ -78,3 +78,12 @@ async fn a_program_that_offers_only_what_is_not_carried_gets_no_handshake() {
     let ground = Ground::new(&[HTTP1], never).await;
     assert!(ground.connect_as(HOST, &[b"mqtt"]).await.is_err());
 }
+
+#[tokio::test]
+async fn a_program_that_does_not_trust_the_boundary_is_recorded_as_that() {
+    let ground = Ground::new(&[HTTP1], async |_| ()).await;
+    let nobody = rustls::RootCertStore::empty();
+    let refused = ground.connect_trusting(nobody, HOST, &[HTTP1]).await;
+    assert!(refused.is_err());
+    ground.ended_for("program_tls").await;
+}
