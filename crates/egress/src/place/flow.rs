@@ -11,7 +11,7 @@ use super::{Ask, Place, Regime};
 use crate::denial::Denial;
 use crate::limits::Permit;
 use crate::policy::{self, Schemes, Verdict};
-use crate::{Reason, Scheme};
+use crate::{Host, Reason, Scheme};
 
 /// Something that was admitted and is not over yet. Dropping it ends it in the books.
 pub(crate) struct Flow {
@@ -98,6 +98,10 @@ impl Flow {
     async fn try_dial(&self) -> Result<TcpStream, Reason> {
         self.count()?;
         let outside = &self.place.outside;
+        if let Host::Name(name) = &self.ask.host {
+            // This look-up leaves the host: whoever answers for a wildcard reads the names below it.
+            self.place.name_asked(name)?;
+        }
         let found = outside.resolve(&self.ask.host).await?;
         {
             let mut seen = locked(&self.entry.seen);
