@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use namzu_client::SandboxProvider;
 use namzu_core::Backend;
-use namzu_core::types::SandboxSpec;
+use namzu_core::types::{EgressPolicy, SandboxSpec};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use crate::conformance::check::{Failure, Verdict};
 use crate::conformance::lifecycle::inhabit;
 
-/// Set in the process that is to be killed: the id of the sandbox it makes.
+/// Set in the process that is to be killed: the id of the sandbox it makes, after [`DETACHED`] of one
+/// that outlives it, with doors.
 const ROLE: &str = "NAMZU_TESTKIT_CRASH";
+const DETACHED: &str = "detached:";
 const READY: &str = "ready to be killed";
 
 /// The id of the sandbox to make, if this process is here to be killed.
@@ -32,12 +34,17 @@ pub(crate) fn play(id: &str, backend: Result<Arc<dyn Backend>, String>) -> ExitC
     let made: Verdict = runtime.block_on(async {
         let backend = backend.map_err(Failure::new)?;
         let provider = SandboxProvider::new(backend, SandboxSpec::default());
+        let detached = id.strip_prefix(DETACHED);
         let spec = SandboxSpec {
-            id: Some(id.parse()?),
+            id: Some(detached.unwrap_or(id).parse()?),
+            detach: detached.is_some(),
+            egress: detached.map(|_| EgressPolicy::hosts(["a.world.test"])),
             ..SandboxSpec::default()
         };
         let sandbox = provider.create(spec).await?;
-        inhabit(&sandbox, id).await?;
+        if detached.is_none() {
+            inhabit(&sandbox, id).await?;
+        }
         say(READY)?;
         std::future::pending::<()>().await;
         drop(sandbox);
@@ -50,18 +57,24 @@ pub(crate) fn play(id: &str, backend: Result<Arc<dyn Backend>, String>) -> ExitC
     ExitCode::FAILURE
 }
 
+/// The role of a host whose sandbox outlives it.
+pub(crate) fn detached(id: &str) -> String {
+    format!("{DETACHED}{id}")
+}
+
 fn say(line: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout();
     writeln!(out, "{line}")?;
     out.flush()
 }
 
-/// Starts a host process, waits until its sandbox is inhabited, and kills it without warning.
-pub(crate) async fn kill_a_host(id: &str) -> Verdict {
+/// Starts a host process of this role, waits until its sandbox is inhabited, and kills it without
+/// warning.
+pub(crate) async fn kill_a_host(role: &str) -> Verdict {
     let mut child = namzu_core::spawn::command(std::env::current_exe()?)
         // It must find the same programs and directories as this process does.
         .envs(std::env::vars_os())
-        .env(ROLE, id)
+        .env(ROLE, role)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -76,7 +76,7 @@ async fn a_created_sandbox_takes_commands_at_once(bench: Arc<Bench>) -> Verdict 
     Ok(())
 }
 
-fn fresh_id(what: &str) -> Verdict<SandboxId> {
+pub(crate) fn fresh_id(what: &str) -> Verdict<SandboxId> {
     Ok(host::marker(what)?.parse()?)
 }
 

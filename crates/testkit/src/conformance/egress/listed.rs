@@ -11,9 +11,17 @@ use super::{Door, addresses};
 use crate::conformance::bench::{Bench, probe, spec};
 use crate::conformance::case::{Case, When, case};
 use crate::conformance::check::{Verdict, ensure, ensure_eq, refused_with};
+use crate::conformance::crash;
+use crate::conformance::lifecycle::fresh_id;
 use crate::conformance::world::{Echo, Web, policy, rule, rules};
 
 pub(crate) const CASES: &[Case] = &[
+    case!("egress", the_doors_close_with_a_killed_host, |b| guest(b)
+        .and(b.local())
+        .and(When::declared(
+            b.capabilities.detach,
+            "outliving its maker"
+        ))),
     case!("egress", static_is_enforced_and_in_the_receipt, declared),
     case!("egress", static_reaches_by_name_what_knows_no_proxy, guest),
     case!("egress", static_reaches_by_proxy, asking),
@@ -41,7 +49,7 @@ pub(crate) const CASES: &[Case] = &[
             b.capabilities.egress.resolver == Strength::Enforced,
             "egress resolver, enforced,",
         )
-        .and(b.attacker())
+        .and(b.python())
     }),
     case!("egress", a_resolver_that_fails_denies, |b| When::declared(
         b.capabilities.egress.resolver == Strength::Enforced,
@@ -322,6 +330,32 @@ async fn the_doors_of_one_sandbox_are_no_others(bench: Arc<Bench>) -> Verdict {
         .await?
         .given("its own, after the other has ended")?;
     Ok(())
+}
+
+async fn the_doors_close_with_a_killed_host(bench: Arc<Bench>) -> Verdict {
+    let id = fresh_id("doorless")?;
+    crash::kill_a_host(&crash::detached(id.as_str())).await?;
+    let sandbox = bench.provider.connect(&id).await?;
+    let left = async {
+        for port in ["3128", "53", "443"] {
+            probe(&sandbox, &["connect", "127.0.0.1", port])
+                .await?
+                .refused(&format!("a door that nobody holds, {port}"))?;
+        }
+        probe(&sandbox, &["dns", "a.world.test"])
+            .await?
+            .refused("a look-up that nobody answers")?;
+        refused_with(
+            sandbox.set_network_policy(EgressPolicy::AllowAll).await,
+            ErrorCode::Unsupported,
+            "a change by who found the sandbox",
+        )?;
+        Ok(())
+    }
+    .await;
+    // It would outlive the suite.
+    sandbox.destroy().await?;
+    left
 }
 
 async fn a_private_address_needs_a_rule_that_says_so(bench: Arc<Bench>) -> Verdict {
