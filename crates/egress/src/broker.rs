@@ -11,16 +11,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use ::http::header::ACCEPT_ENCODING;
+use ::http::header::{ACCEPT_CHARSET, ACCEPT_ENCODING, HeaderName, IF_RANGE, RANGE};
 use ::http::{HeaderMap, HeaderValue};
 use namzu_types::EgressCredential;
 use tokio::task::JoinSet;
 
 use self::form::Usage;
 use self::held::Held;
-pub(crate) use self::scrub::Scrub;
+pub(crate) use self::scrub::{Scrub, ScrubBody};
 use self::standin::Standin;
 use crate::Reason;
+
+/// What asks for less than the whole of an answer, or for letters that are written in another way. A server
+/// may always answer as if it had not been there (RFC 9110 §12.5.2, §14.2).
+const PARTS: [HeaderName; 3] = [ACCEPT_CHARSET, IF_RANGE, RANGE];
 
 /// The secrets of one sandbox.
 #[derive(Default)]
@@ -151,7 +155,11 @@ impl Broker {
                 swap::exchange(headers, &self.standins, Some((name, &ready.secret)))?;
             }
         }
-        // What is compressed cannot be searched for what must not come back.
+        // What is compressed, in an encoding of the asker's choice or of a part alone cannot be searched for
+        // what must not come back.
+        for name in PARTS {
+            headers.remove(name);
+        }
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         Ok(Some(ready.scrub.clone()))
     }

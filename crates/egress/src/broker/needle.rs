@@ -2,7 +2,7 @@
 
 use memchr::memmem::Finder;
 
-/// Bytes to be found, and as many to be put in their place.
+/// Bytes to be found in either case, and as many to be put in their place.
 pub(super) struct Needle {
     finder: Finder<'static>,
     fill: Box<[u8]>,
@@ -15,10 +15,11 @@ impl Needle {
     /// `bytes` are not empty, and `fill` is as long.
     pub(super) fn new(bytes: &[u8], fill: &[u8]) -> Self {
         debug_assert!(!bytes.is_empty() && bytes.len() == fill.len());
+        let bytes = bytes.to_ascii_lowercase();
         Self {
-            finder: Finder::new(bytes).into_owned(),
+            finder: Finder::new(&bytes).into_owned(),
             fill: fill.into(),
-            borders: borders(bytes),
+            borders: borders(&bytes),
         }
     }
 
@@ -26,7 +27,7 @@ impl Needle {
         self.fill.len()
     }
 
-    /// Fills in `clean` wherever `raw`, which is as long, holds the needle. Overlapping ones are all found:
+    /// Fills in `clean` wherever `raw`, which is as long and in lower case, holds the needle. Overlapping ones are all found:
     /// half of a secret is not for showing either.
     pub(super) fn mask(&self, raw: &[u8], clean: &mut [u8]) {
         let step = self.len() - self.borders.last().copied().unwrap_or(0);
@@ -40,7 +41,7 @@ impl Needle {
         }
     }
 
-    /// How many of the last bytes of `raw` may be the beginning of a needle that is not there in full.
+    /// How many of the last bytes of `raw`, which is in lower case, may be the beginning of a needle that is not there in full.
     pub(super) fn begun(&self, raw: &[u8]) -> usize {
         let bytes = self.finder.needle();
         let from = raw.len().saturating_sub(self.len() - 1);

@@ -1,14 +1,15 @@
 //! Takes a secret out of what comes back: a host that echoes requests would else hand it to whoever sent
 //! one.
 //!
-//! It is found as it was sent and in the forms in which it is commonly echoed. A host that is set on
-//! handing it over (backwards, encrypted, a byte an answer) is not stopped: the rule trusts it with the
-//! secret.
+//! It is found as it was sent and in the forms in which it is commonly echoed, whatever the case of its
+//! letters: whoever sent the request chose the header that a stand-in was in, and servers write back some
+//! headers in lower or title case. Every body is searched, whatever it says it is: an echo may repeat the
+//! type that it was sent. A host that is set on handing it over (backwards, encrypted, a byte an answer)
+//! is not stopped: the rule trusts it with the secret.
 
 use std::fmt;
 use std::sync::Arc;
 
-use ::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use ::http::{HeaderMap, HeaderValue};
 use base64::Engine as _;
 use base64::engine::general_purpose::{GeneralPurpose, STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -27,9 +28,9 @@ pub(crate) struct Scrub {
 /// One body on its way in.
 pub(crate) struct ScrubBody {
     needles: Arc<[Needle]>,
-    /// What may be the beginning of a secret, as it came.
+    /// What may be the beginning of a secret, as it came but in lower case.
     raw: Vec<u8>,
-    /// The same bytes, with what is known to be of a secret filled in.
+    /// The same bytes as they came, with what is known to be of a secret filled in.
     clean: Vec<u8>,
 }
 
@@ -67,10 +68,9 @@ impl Scrub {
     /// Takes it out of an answer's headers, or trailers.
     pub(crate) fn headers(&self, headers: &mut HeaderMap) {
         for value in headers.values_mut() {
-            let raw = value.as_bytes();
-            let mut clean = raw.to_vec();
-            mask(&self.needles, raw, &mut clean);
-            if clean != raw {
+            let mut clean = value.as_bytes().to_vec();
+            mask(&self.needles, &clean.to_ascii_lowercase(), &mut clean);
+            if clean != value.as_bytes() {
                 // What is filled in is of letters, digits and stars: it is a value as before.
                 *value = HeaderValue::from_bytes(&clean)
                     .unwrap_or_else(|_| HeaderValue::from_static("*"));
@@ -78,14 +78,13 @@ impl Scrub {
         }
     }
 
-    /// For the body of an answer that has `headers`: `None` where it is not text, or is compressed
-    /// although that was not asked for. The length stays what it is.
-    pub(crate) fn body(&self, headers: &HeaderMap) -> Option<ScrubBody> {
-        (is_text(headers) && is_plain(headers)).then(|| ScrubBody {
+    /// For the body of an answer. The length stays what it is.
+    pub(crate) fn body(&self) -> ScrubBody {
+        ScrubBody {
             needles: Arc::clone(&self.needles),
             raw: Vec::new(),
             clean: Vec::new(),
-        })
+        }
     }
 }
 
@@ -93,7 +92,9 @@ impl ScrubBody {
     /// Takes the next bytes, and appends to `out` those that can be shown now. What may be the beginning
     /// of a secret is held back, which is never more than the secret's length.
     pub(crate) fn feed(&mut self, chunk: &[u8], out: &mut Vec<u8>) {
+        let known = self.raw.len();
         self.raw.extend_from_slice(chunk);
+        self.raw[known..].make_ascii_lowercase();
         self.clean.extend_from_slice(chunk);
         mask(&self.needles, &self.raw, &mut self.clean);
         let held = self.needles.iter().map(|needle| needle.begun(&self.raw));
@@ -173,27 +174,6 @@ fn base64_middle(engine: &GeneralPurpose, secret: &[u8], before: usize) -> Vec<u
         .get(first..last)
         .unwrap_or_default()
         .to_vec()
-}
-
-/// Whether a body may be read by a person or a program as text. One that does not say is.
-fn is_text(headers: &HeaderMap) -> bool {
-    let Some(kind) = headers.get(CONTENT_TYPE) else {
-        return true;
-    };
-    let kind = String::from_utf8_lossy(kind.as_bytes()).to_ascii_lowercase();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    kind.starts_with("text/")
-        || kind.starts_with("multipart/")
-        || ["json", "xml", "javascript", "x-www-form-urlencoded", "yaml"]
-            .iter()
-            .any(|word| kind.contains(word))
-}
-
-fn is_plain(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(CONTENT_ENCODING)
-        .iter()
-        .all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
 impl fmt::Debug for Scrub {

@@ -2,7 +2,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ::http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, COOKIE};
+use ::http::header::{AUTHORIZATION, COOKIE};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use namzu_types::{Callback, Secret, ValueSource};

@@ -253,10 +253,7 @@ async fn respond(
         Body::new(head.framing),
         framing == Framing::Chunked,
     );
-    pump.scrub = request
-        .scrub
-        .as_ref()
-        .and_then(|scrub| scrub.body(&head.headers));
+    pump.scrub = request.scrub.as_ref().map(Scrub::body);
     if pump.gather(buffer, out).map_err(of_download)? {
         pump.flush(to, out).await.map_err(of_download)?;
         to.flush().await.map_err(|_| Failure::Client)?;

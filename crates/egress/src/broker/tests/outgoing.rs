@@ -164,3 +164,23 @@ async fn a_cookie_is_a_header_like_any_other() {
         .unwrap();
     assert_eq!(sent[COOKIE], format!("a=b; session={SECRET}; c=d"));
 }
+
+#[tokio::test]
+async fn an_answer_is_asked_for_as_a_whole_and_in_plain_letters() {
+    let broker = broker([("it", bearer(literal(SECRET)))]).await;
+    let asked = [
+        ("range", "bytes=0-4"),
+        ("if-range", "\"etag\""),
+        ("accept-charset", "utf-16"),
+        ("accept-encoding", "gzip"),
+        ("accept", "*/*"),
+    ];
+    let with = sent(&broker, Some("it"), asked).await.unwrap();
+    for gone in ["range", "if-range", "accept-charset"] {
+        assert!(!with.contains_key(gone), "{gone}");
+    }
+    assert_eq!(with["accept-encoding"], "identity");
+    assert_eq!(with["accept"], "*/*");
+    let without = sent(&broker, None, asked).await.unwrap();
+    assert_eq!(without["range"], "bytes=0-4");
+}

@@ -221,10 +221,7 @@ impl Exchange<'_> {
             .map_err(Fault::Denied)?;
         let mut pass = Downward {
             flow: self.flow,
-            body: self
-                .scrub
-                .as_ref()
-                .and_then(|scrub| scrub.body(&head.headers)),
+            body: self.scrub.as_ref().map(Scrub::body),
             scrub: self.scrub.as_ref(),
         };
         let mut response = Response::new(());
