@@ -15,11 +15,12 @@ use namzu_types::{
 use tokio::sync::OnceCell;
 
 use crate::bubblewrap::detach::StateDir;
+use crate::bubblewrap::jail::NetworkJail;
 use crate::bubblewrap::locate::{Bwrap, find};
 use crate::bubblewrap::proof::Proven;
 use crate::bubblewrap::view::View;
 use crate::bubblewrap::workspace::HostWorkspace;
-use crate::config::{Config, Engine, NAME};
+use crate::config::{Config, Engine, JAIL, NAME};
 use crate::error::Error;
 use crate::limits::{Means, disk_report};
 use crate::probe;
@@ -38,6 +39,8 @@ pub struct ProcessBackend {
     view: OnceLock<View>,
     swept: OnceCell<()>,
     pub(crate) janitor: Arc<Janitor>,
+    /// It makes no sandboxes but jails like this.
+    pub(crate) jail: Option<NetworkJail>,
 }
 
 /// What a specification comes to on this host.
@@ -83,7 +86,19 @@ impl ProcessBackend {
             asked: OnceCell::new(),
             view: OnceLock::new(),
             swept: OnceCell::new(),
+            jail: None,
         })
+    }
+
+    /// One that confines the network of its commands and nothing else. It makes no sandboxes.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::new`].
+    pub fn network_jail(jail: NetworkJail) -> Result<Self> {
+        let mut backend = Self::new(&Config::default())?;
+        backend.jail = Some(jail);
+        Ok(backend)
     }
 
     pub(crate) fn view(&self) -> &View {
@@ -107,12 +122,8 @@ impl ProcessBackend {
             .get_or_try_init(|| Bwrap::ask(&self.bwrap))
             .await?;
         let own_network = match spec.egress_on(Tier::Process) {
-            EgressPolicy::DenyAll => true,
             EgressPolicy::AllowAll => false,
-            other @ (EgressPolicy::Static { .. } | EgressPolicy::Resolver { .. }) => {
-                if spec.detach {
-                    return Err(Error::EgressDetached(other.kind()));
-                }
+            EgressPolicy::DenyAll | EgressPolicy::Static { .. } | EgressPolicy::Resolver { .. } => {
                 true
             }
         };
@@ -156,12 +167,12 @@ impl ProcessBackend {
                 format!("{} {access} at /workspace", path.display())
             }
         };
-        Controls {
+        let mut controls = Controls {
             filesystem: enforced(
                 "mount namespace",
                 &format!("own root, the host's programs read-only, {workspace}"),
             ),
-            network: network(&spec.egress_on(Tier::Process), &spec.workspace),
+            network: network(&spec.egress_on(Tier::Process), spec),
             processes: enforced("PID, IPC and user namespaces", "the worker is PID 1"),
             memory: self.means.memory_report(&spec.limits),
             pids: self.means.pids_report(&spec.limits),
@@ -169,13 +180,17 @@ impl ProcessBackend {
             disk: disk_report(&spec.limits, &spec.workspace, bwrap.size),
             wall_clock: wall_clock(&spec.limits, spec.detach),
             syscalls: enforced("seccomp", seccomp::summary(&spec.workspace)),
+        };
+        if let Some(jail) = &self.jail {
+            jail.report(spec, &mut controls);
         }
+        controls
     }
 }
 
-fn network(policy: &EgressPolicy, workspace: &Workspace) -> ControlReport {
+fn network(policy: &EgressPolicy, spec: &SandboxSpec) -> ControlReport {
     // A network namespace is no wall to a socket that has a path, and neither is a read-only mount.
-    let sockets = match workspace {
+    let sockets = match &spec.workspace {
         Workspace::Private => "",
         Workspace::Host { .. } => "; unix sockets that lie in the host directory can be reached",
     };
@@ -192,7 +207,14 @@ fn network(policy: &EgressPolicy, workspace: &Workspace) -> ControlReport {
             "the host's network, its loopback services and abstract unix sockets included",
         ),
     };
-    ControlReport::new(strength, mechanism, format!("{reached}{sockets}"))
+    // Who holds them is who made it; it has no way out but them.
+    let end = match policy {
+        EgressPolicy::Static { .. } | EgressPolicy::Resolver { .. } if spec.detach => {
+            "; when that process ends nothing leaves any more"
+        }
+        _ => "",
+    };
+    ControlReport::new(strength, mechanism, format!("{reached}{end}{sockets}"))
 }
 
 fn wall_clock(limits: &Limits, detach: bool) -> ControlReport {
@@ -223,11 +245,14 @@ impl Backend for ProcessBackend {
     }
 
     fn name(&self) -> &str {
-        NAME
+        match self.jail {
+            Some(_) => JAIL,
+            None => NAME,
+        }
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
+        let sandbox = Capabilities {
             filesystem: Strength::Enforced,
             processes: Strength::Enforced,
             memory: self.means.memory(),
@@ -247,6 +272,21 @@ impl Backend for ProcessBackend {
             detach: true,
             tunnels: true,
             layout: false,
+        };
+        match &self.jail {
+            None => sandbox,
+            Some(_) => Capabilities {
+                filesystem: Strength::None,
+                disk: Strength::None,
+                egress: EgressCapabilities {
+                    allow_all: false,
+                    ..sandbox.egress
+                },
+                host_workspace: false,
+                read_only_workspace: false,
+                detach: false,
+                ..sandbox
+            },
         }
     }
 

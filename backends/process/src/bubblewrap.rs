@@ -4,6 +4,7 @@ pub(crate) mod args;
 pub(crate) mod data;
 pub(crate) mod detach;
 pub(crate) mod doors;
+pub(crate) mod jail;
 pub(crate) mod launch;
 pub(crate) mod locate;
 pub(crate) mod proof;

@@ -41,10 +41,6 @@ pub(crate) enum Error {
     },
     #[error("the workspace was exchanged for another directory while it was mounted")]
     Exchanged,
-    #[error(
-        "egress `{0}` is held by the process that makes the sandbox, which outlives that process"
-    )]
-    EgressDetached(&'static str),
     #[error("egress `{0}` was asked for without a boundary that holds it")]
     NoBoundary(&'static str),
     #[error("the host's network was asked for with the doors of a boundary")]
@@ -110,8 +106,7 @@ impl Error {
             Self::Host { .. } | Self::OldBwrap(_) | Self::Joining(_) => ErrorCode::HostUnsupported,
             Self::Workspace { .. } | Self::WorkspaceLink { .. } => ErrorCode::ConfigInvalid,
             Self::TooSmall(_) => ErrorCode::InvalidArgument,
-            Self::EgressDetached(_)
-            | Self::NoBoundary(_)
+            Self::NoBoundary(_)
             | Self::Limit(_)
             | Self::HardLimit { .. }
             | Self::DiskOfHost(_)
@@ -152,9 +147,6 @@ impl Error {
             },
             Self::State { .. } => {
                 "set XDG_RUNTIME_DIR to a directory that belongs to you alone".to_owned()
-            }
-            Self::EgressDetached(_) => {
-                "keep the process that makes it and drop `detach`, or choose `deny-all`".to_owned()
             }
             Self::NoBoundary(_) => {
                 "make the sandbox through a provider, which brings the boundary".to_owned()

@@ -26,6 +26,8 @@ mod seccomp;
 
 #[cfg(target_os = "linux")]
 pub use crate::backend::ProcessBackend;
+#[cfg(target_os = "linux")]
+pub use crate::bubblewrap::jail::{NetworkJail, own_environment};
 pub use crate::config::{Config, Engine, NAME};
 #[cfg(target_os = "linux")]
 pub use crate::diagnose::diagnose;

@@ -15,6 +15,11 @@ const SUMMARY_FOR_HOST: &str = "deny list: mount, namespaces, modules, keyrings,
                                 perf, TIOCSTI, foreign architectures, unusual sockets, \
                                 leases, asynchronous I/O, other processes' limits and \
                                 priorities, making set-user-ID and set-group-ID files";
+/// The same, less sockets by which services of the host could be reached.
+const SUMMARY_WITHOUT_UNIX: &str = "deny list: mount, namespaces, modules, keyrings, bpf, io_uring, \
+                                    perf, TIOCSTI, foreign architectures, unix and unusual \
+                                    sockets, leases, asynchronous I/O, other processes' limits and \
+                                    priorities, making set-user-ID and set-group-ID files";
 
 /// The program for each kind of sandbox.
 #[derive(Debug)]
@@ -26,8 +31,8 @@ pub(crate) struct Filters {
 impl Filters {
     pub(crate) fn new() -> Self {
         Self {
-            usual: program(false),
-            for_host_files: program(true),
+            usual: program(false, Unix::Allowed),
+            for_host_files: program(true, Unix::Allowed),
         }
     }
 
@@ -37,6 +42,27 @@ impl Filters {
         } else {
             &self.usual
         }
+    }
+}
+
+/// Whether sockets can be made that lead to services of the host by a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unix {
+    Allowed,
+    /// Only pairs that are joined to each other.
+    Pairs,
+}
+
+/// The program for a place that has the host's files, with its sockets among them.
+pub(crate) fn among_host_files(unix: Unix) -> Vec<u8> {
+    program(true, unix)
+}
+
+/// What the receipt says of [`among_host_files`].
+pub(crate) const fn summary_among_host_files(unix: Unix) -> &'static str {
+    match unix {
+        Unix::Allowed => SUMMARY_FOR_HOST,
+        Unix::Pairs => SUMMARY_WITHOUT_UNIX,
     }
 }
 
@@ -203,6 +229,9 @@ const PROTOCOLS: [libc::c_int; 5] = [
     libc::IPPROTO_ICMPV6,
 ];
 
+/// A socket's type without its flags.
+const SOCKET_TYPE: u32 = 0xF;
+
 /// Every `CLONE_NEW*` that `unshare` takes.
 const NAMESPACES: u32 = 0x7E02_0080;
 /// The same for `clone`, where the lowest byte is a signal.
@@ -346,12 +375,15 @@ impl Program {
         self.answer(ALLOW);
     }
 
-    /// Unix, IPv4 and IPv6 sockets of the usual protocols, and netlink only for what `ip` and
-    /// `getifaddrs` ask.
-    fn deny_sockets(&mut self) {
-        self.unless_equal_skip(number(libc::SYS_socket), 17);
+    /// Unix (where asked for), IPv4 and IPv6 sockets of the usual protocols, and netlink only for what
+    /// `ip` and `getifaddrs` ask.
+    fn deny_sockets(&mut self, unix: Unix) {
+        let allowed = u8::from(unix == Unix::Allowed);
+        self.unless_equal_skip(number(libc::SYS_socket), 16 + allowed);
         self.load(arg(0));
-        self.push(JUMP_IF_EQUAL, 14, 0, libc::AF_UNIX.cast_unsigned());
+        if unix == Unix::Allowed {
+            self.push(JUMP_IF_EQUAL, 14, 0, libc::AF_UNIX.cast_unsigned());
+        }
         self.push(JUMP_IF_EQUAL, 6, 0, libc::AF_INET.cast_unsigned());
         self.push(JUMP_IF_EQUAL, 5, 0, libc::AF_INET6.cast_unsigned());
         self.push(JUMP_IF_EQUAL, 1, 0, libc::AF_NETLINK.cast_unsigned());
@@ -366,10 +398,24 @@ impl Program {
         self.answer(NO_SUCH_PROTOCOL);
         self.answer(ALLOW);
 
-        self.unless_equal_skip(number(libc::SYS_socketpair), 4);
+        if unix == Unix::Allowed {
+            self.unless_equal_skip(number(libc::SYS_socketpair), 4);
+            self.load(arg(0));
+            self.push(JUMP_IF_EQUAL, 1, 0, libc::AF_UNIX.cast_unsigned());
+            self.answer(NO_SUCH_FAMILY);
+            self.answer(ALLOW);
+            return;
+        }
+        // A datagram socket of a pair can be joined to another address later, or send to one.
+        self.unless_equal_skip(number(libc::SYS_socketpair), 9);
         self.load(arg(0));
         self.push(JUMP_IF_EQUAL, 1, 0, libc::AF_UNIX.cast_unsigned());
         self.answer(NO_SUCH_FAMILY);
+        self.load(arg(1));
+        self.push(AND, 0, 0, SOCKET_TYPE);
+        self.push(JUMP_IF_EQUAL, 2, 0, libc::SOCK_STREAM.cast_unsigned());
+        self.push(JUMP_IF_EQUAL, 1, 0, libc::SOCK_SEQPACKET.cast_unsigned());
+        self.answer(NO_SUCH_PROTOCOL);
         self.answer(ALLOW);
     }
 
@@ -384,7 +430,7 @@ fn number(call: c_long) -> u32 {
 }
 
 /// The program, as an array of `struct sock_filter`.
-fn program(refuse_set_id: bool) -> Vec<u8> {
+fn program(refuse_set_id: bool, unix: Unix) -> Vec<u8> {
     let mut p = Program::default();
     p.load(ARCH);
     p.push(JUMP_IF_EQUAL, 1, 0, AUDIT_ARCH);
@@ -432,7 +478,7 @@ fn program(refuse_set_id: bool) -> Vec<u8> {
 
     p.deny_values(libc::SYS_fcntl, 1, LEASES, NO_SUCH_COMMAND);
     p.deny_meddling();
-    p.deny_sockets();
+    p.deny_sockets(unix);
 
     p.answer(ALLOW);
     p.0

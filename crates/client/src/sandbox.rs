@@ -22,6 +22,9 @@ use crate::{
     tunnel,
 };
 
+/// How often it is looked whether a sandbox has ended, by who waits for that.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
 /// One live sandbox. Dropping it kills everything inside, unless it was made or found as detached.
 #[derive(Debug)]
 pub struct Sandbox {
@@ -225,6 +228,20 @@ impl Sandbox {
     /// whose policy only its maker knows.
     pub async fn explain(&self, authority: &str) -> Result<Explanation> {
         self.outlet.explain(authority).await
+    }
+
+    /// Waits until it has ended, and says how. It is looked every half second.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn ended(&self) -> Error {
+        loop {
+            if let Some(how) = self.ending.obituary().await {
+                return how;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
     }
 
     /// Path of the workspace inside, the default working directory.

@@ -16,6 +16,8 @@ pub mod layout;
 #[cfg(target_os = "linux")]
 pub mod owner;
 mod receipt;
+#[cfg(target_os = "linux")]
+pub mod runtime_dir;
 pub mod source;
 pub mod spawn;
 

@@ -1,5 +1,6 @@
 //! Names to addresses.
 
+mod first;
 mod system;
 mod table;
 
@@ -8,6 +9,7 @@ use std::net::IpAddr;
 
 use async_trait::async_trait;
 
+pub(crate) use self::first::First;
 pub(crate) use self::system::System;
 pub(crate) use self::table::Static;
 use crate::Name;

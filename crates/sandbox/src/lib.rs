@@ -46,6 +46,7 @@
 
 mod builtin;
 mod doctor;
+mod jail;
 mod load;
 mod registry;
 
@@ -69,6 +70,7 @@ pub use namzu_types::{
 };
 
 pub use crate::doctor::doctor;
+pub use crate::jail::network_jail;
 pub use crate::load::load_config;
 pub use crate::registry::{BackendInfo, BackendRequest, BackendStatus, Factory, Registry};
 

@@ -10,17 +10,17 @@ mod record;
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use namzu_core::janitor::Janitor;
 use namzu_core::owner::{Life, ProcessName};
+use namzu_core::runtime_dir::{make_private, place};
 use namzu_core::{Channel, Launched};
 use namzu_types::{Controls, SandboxId, SandboxInfo, SandboxSpec, Tier};
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::geteuid;
 
 use self::attached::Attached;
 pub(crate) use self::entry::Entry;
@@ -52,25 +52,6 @@ fn remove_dir(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Where it should be: gone with the session or the boot, where the system has such a place.
-fn place() -> PathBuf {
-    let uid = geteuid();
-    let ours = |dir: &PathBuf| {
-        fs::symlink_metadata(dir).is_ok_and(|found| found.is_dir() && found.uid() == uid.as_raw())
-    };
-    let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let usual = PathBuf::from(format!("/run/user/{}", uid.as_raw()));
-    let run = uid.is_root().then(|| PathBuf::from("/run"));
-    [given.filter(|dir| dir.is_absolute()), Some(usual), run]
-        .into_iter()
-        .flatten()
-        .find(ours)
-        .map_or_else(
-            || PathBuf::from(format!("/tmp/namzu-sandbox-{}", uid.as_raw())),
-            |dir| dir.join("namzu-sandbox"),
-        )
-}
-
 impl StateDir {
     /// Opens it, or makes it. Refuses one that somebody else made or can write to: in `/tmp`
     /// anybody may have been first.
@@ -91,21 +72,10 @@ impl StateDir {
     }
 
     fn at(path: PathBuf) -> Result<Self, Error> {
-        let failed = |source| Error::State {
+        make_private(&path).map_err(|source| Error::State {
             path: path.clone(),
             source,
-        };
-        match fs::DirBuilder::new().mode(0o700).create(&path) {
-            Err(err) if err.kind() != io::ErrorKind::AlreadyExists => return Err(failed(err)),
-            _ => {}
-        }
-        let found = fs::symlink_metadata(&path).map_err(failed)?;
-        if !found.is_dir() || found.uid() != geteuid().as_raw() || found.mode() & 0o077 != 0 {
-            return Err(failed(io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                "it is not a directory of ours alone",
-            )));
-        }
+        })?;
         Ok(Self(path))
     }
 

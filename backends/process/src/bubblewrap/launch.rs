@@ -107,13 +107,13 @@ impl ProcessBackend {
         };
         let running = starting.finish(entry, spec.limits.lifetime, started)?;
         Ok(Launched {
-            // The doors of one that outlives this process would close with it.
-            gate: (checked.own_network && !spec.detach).then(|| Gate::Sockets(Arc::new(gate))),
+            // The doors of one that outlives this process close with it.
+            gate: checked.own_network.then(|| Gate::Sockets(Arc::new(gate))),
             id,
             channel: Channel::Duplex(channel),
             teardown: Box::new(running),
             controls: checked.controls,
-            workspace: WORKSPACE.to_owned(),
+            workspace: self.workspace().to_owned(),
             egress: Some(spec.egress_on(Tier::Process).kind().to_owned()),
             labels: spec.labels.clone(),
         })
@@ -148,7 +148,7 @@ impl ProcessBackend {
             .env("PATH", &self.view().path)
             .env("HOME", HOME)
             .env("LANG", "C.UTF-8")
-            .env("NAMZU_SANDBOX_ENVS", envs(spec, wiring))
+            .env("NAMZU_SANDBOX_ENVS", self.envs(spec, wiring))
             .stdout(words.writer()?)
             .stderr(words.writer()?)
             // What it built outlives it; `Starting` and `Running` end that by PID 1.
@@ -166,6 +166,9 @@ impl ProcessBackend {
         checked: &Checked<'_>,
         wired: &[WiredFile],
     ) -> std::io::Result<Args> {
+        if let Some(jail) = &self.jail {
+            return jail.options(wired);
+        }
         let mut args = Args::default();
         args.words([
             "--unshare-user",
@@ -264,20 +267,42 @@ impl ProcessBackend {
         if let Some(events) = group.map(Group::memory_events).transpose()?.flatten() {
             args.program_fd("--memory-events", events);
         }
-        args.program(["--init", "--user", "user", "--workspace", WORKSPACE]);
-        for root in &self.view().roots {
-            args.program(["--read-root".as_ref(), root.as_os_str()]);
-        }
-        for root in ["/etc", "/proc"] {
-            args.program(["--read-root", root]);
-        }
-        for root in ["/tmp", HOME, "/dev/shm"] {
-            args.program(["--write-root", root]);
+        args.program(["--init", "--workspace", self.workspace()]);
+        if self.jail.is_none() {
+            args.program(["--user", "user"]);
+            for root in &self.view().roots {
+                args.program(["--read-root".as_ref(), root.as_os_str()]);
+            }
+            for root in ["/etc", "/proc"] {
+                args.program(["--read-root", root]);
+            }
+            for root in ["/tmp", HOME, "/dev/shm"] {
+                args.program(["--write-root", root]);
+            }
         }
         if let Some(lifetime) = spec.limits.lifetime {
             args.program(["--lifetime-ms", &lifetime.as_millis().to_string()]);
         }
         Ok(token)
+    }
+
+    /// Where commands start.
+    fn workspace(&self) -> &str {
+        self.jail.as_ref().map_or(WORKSPACE, |jail| &jail.directory)
+    }
+
+    fn envs(&self, spec: &SandboxSpec, wiring: &Wiring) -> String {
+        let mut all = match &self.jail {
+            Some(jail) => jail.env(spec, wiring),
+            None => {
+                let mut all = wiring.env.clone();
+                all.extend(spec.env.clone());
+                all
+            }
+        };
+        all.entry("LANG".to_owned())
+            .or_insert_with(|| "C.UTF-8".to_owned());
+        serde_json::json!(all).to_string()
     }
 
     /// Finds out why nothing came up, and takes down what did.
@@ -366,14 +391,6 @@ fn agree(spec: &SandboxSpec, checked: &Checked<'_>, wiring: &Wiring) -> Result<(
         (false, true) => Err(Error::NoWall),
         _ => Ok(()),
     }
-}
-
-fn envs(spec: &SandboxSpec, wiring: &Wiring) -> String {
-    let mut all = wiring.env.clone();
-    all.extend(spec.env.clone());
-    all.entry("LANG".to_owned())
-        .or_insert_with(|| "C.UTF-8".to_owned());
-    serde_json::json!(all).to_string()
 }
 
 /// The end for a child, and ours.

@@ -220,7 +220,7 @@ enum Place {
 /// Only where the host process is root is that more than settings of its own: to the kernel, the
 /// sandbox's user then is the host's root. Writing a sysctl, for one, asks for that user and for no
 /// capability, and `kernel.core_pattern` would be a way out.
-fn guard_proc(as_root: bool) -> Args {
+pub(crate) fn guard_proc(as_root: bool) -> Args {
     let mut args = Args::default();
     let sys = Path::new("/proc/sys");
     args.read_only(sys, sys);

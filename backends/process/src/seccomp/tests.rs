@@ -35,7 +35,7 @@ fn run(program: &[u8], arch: u32, nr: u32, args: [u64; 6]) -> u32 {
 }
 
 fn call(nr: c_long, args: &[u64]) -> u32 {
-    call_by(&program(false), nr, args)
+    call_by(&program(false, Unix::Allowed), nr, args)
 }
 
 fn call_by(program: &[u8], nr: c_long, args: &[u64]) -> u32 {
@@ -48,7 +48,7 @@ fn call_by(program: &[u8], nr: c_long, args: &[u64]) -> u32 {
 fn no_set_id_file_can_be_made_of_the_hosts() {
     const CREATE: u64 = 0o101;
     const UNNAMED: u64 = 0o20_200_001;
-    let strict = program(true);
+    let strict = program(true, Unix::Allowed);
     let call = |nr, args: &[u64]| call_by(&strict, nr, args);
     assert_eq!(call(libc::SYS_openat2, &[]), UNKNOWN_CALL);
     for set_id in [0o4755, 0o2755, 0o6000, 1 << 40 | 0o4000] {
@@ -238,10 +238,47 @@ fn the_upper_half_of_an_argument_hides_nothing() {
 #[test]
 fn other_architectures_are_refused() {
     const I386: u32 = 0x4000_0003;
-    assert_eq!(run(&program(false), I386, 3, [0; 6]), UNKNOWN_CALL);
-    #[cfg(target_arch = "x86_64")]
     assert_eq!(
-        run(&program(false), AUDIT_ARCH, X32 | 165, [0; 6]),
+        run(&program(false, Unix::Allowed), I386, 3, [0; 6]),
         UNKNOWN_CALL
     );
+    #[cfg(target_arch = "x86_64")]
+    assert_eq!(
+        run(
+            &program(false, Unix::Allowed),
+            AUDIT_ARCH,
+            X32 | 165,
+            [0; 6]
+        ),
+        UNKNOWN_CALL
+    );
+}
+
+#[test]
+fn among_the_hosts_files_no_socket_leads_to_a_path() {
+    let strict = among_host_files(Unix::Pairs);
+    let call = |nr, args: &[u64]| call_by(&strict, nr, args);
+    let unix = libc::AF_UNIX as u64;
+    for kind in [libc::SOCK_STREAM, libc::SOCK_DGRAM, libc::SOCK_SEQPACKET] {
+        let kind = (kind | libc::SOCK_CLOEXEC) as u64;
+        assert_eq!(call(libc::SYS_socket, &[unix, kind, 0]), NO_SUCH_FAMILY);
+    }
+    for (kind, answer) in [
+        (libc::SOCK_STREAM, ALLOW),
+        (libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK, ALLOW),
+        // Raw is another name of datagram here; either could be sent to a path.
+        (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, NO_SUCH_PROTOCOL),
+        (libc::SOCK_RAW, NO_SUCH_PROTOCOL),
+    ] {
+        let args = [unix, kind as u64, 0];
+        assert_eq!(call(libc::SYS_socketpair, &args), answer, "{kind}");
+    }
+    let inet = libc::AF_INET as u64;
+    assert_eq!(call(libc::SYS_socket, &[inet, 1, 0]), ALLOW);
+    assert_eq!(call(libc::SYS_socket, &[inet, 1, 132]), NO_SUCH_PROTOCOL);
+    assert_eq!(
+        call(libc::SYS_socket, &[libc::AF_VSOCK as u64, 1, 0]),
+        NO_SUCH_FAMILY
+    );
+    assert_eq!(call(libc::SYS_socketpair, &[inet, 1, 0]), NO_SUCH_FAMILY);
 }

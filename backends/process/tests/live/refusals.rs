@@ -20,12 +20,6 @@ async fn engines_that_are_not_written_are_refused_by_name() {
 async fn what_is_not_held_is_refused() {
     let specs = [
         SandboxSpec {
-            // The boundary would end before it.
-            egress: Some(EgressPolicy::hosts(["example.com"])),
-            detach: true,
-            ..SandboxSpec::default()
-        },
-        SandboxSpec {
             workspace: Workspace::Host {
                 path: "/".into(),
                 access: Access::ReadWrite,
@@ -48,7 +42,6 @@ async fn what_is_not_held_is_refused() {
         },
     ];
     for (spec, code) in specs.into_iter().zip([
-        ErrorCode::Unsupported,
         ErrorCode::ConfigInvalid,
         ErrorCode::ConfigInvalid,
         ErrorCode::InvalidArgument,

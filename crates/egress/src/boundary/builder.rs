@@ -14,7 +14,7 @@ use rustls::pki_types::pem::PemObject;
 use super::own::Own;
 use super::{Boundary, Outside};
 use crate::audit::{Audit, AuditSink};
-use crate::lookup::{Lookup, Static, System};
+use crate::lookup::{First, Lookup, Static, System};
 use crate::relay::stock::Stock;
 use crate::screen::Screen;
 use crate::tls::trust;
@@ -26,6 +26,7 @@ use crate::{Name, Reason};
 #[derive(Debug, Default)]
 pub struct BoundaryBuilder {
     lookup: Option<Arc<dyn Lookup>>,
+    hosts: Vec<(Name, Vec<IpAddr>)>,
     roots: Vec<PathBuf>,
     audit: Option<Arc<dyn AuditSink>>,
     limits: EgressLimits,
@@ -53,6 +54,13 @@ impl BoundaryBuilder {
     #[must_use]
     pub fn names(mut self, names: impl IntoIterator<Item = (Name, Vec<IpAddr>)>) -> Self {
         self.lookup = Some(Arc::new(Static::new(names)));
+        self
+    }
+
+    /// Looks into this table before it resolves a name in any other way.
+    #[must_use]
+    pub fn hosts(mut self, names: impl IntoIterator<Item = (Name, Vec<IpAddr>)>) -> Self {
+        self.hosts.extend(names);
         self
     }
 
@@ -123,7 +131,13 @@ impl BoundaryBuilder {
                 Error::new(ErrorCode::ConfigInvalid, Reason::AuditFailed.text()).with_source(why)
             })?,
         };
-        let lookup = self.lookup.unwrap_or_else(|| Arc::new(System::host()));
+        let mut lookup = self.lookup.unwrap_or_else(|| Arc::new(System::host()));
+        if !self.hosts.is_empty() {
+            lookup = Arc::new(First {
+                table: Static::new(self.hosts),
+                then: lookup,
+            });
+        }
         Ok(Boundary {
             outside: Arc::new(Outside {
                 lookup,

@@ -1,5 +1,6 @@
 //! Names are given to one, taken from the dead only, and nobody else is killed.
 
+use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use tempfile::TempDir;
