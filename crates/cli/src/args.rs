@@ -1,6 +1,7 @@
 //! What was typed: the command line as clap parses it, before anything is looked up or resolved.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
@@ -74,6 +75,13 @@ pub enum Verb {
     Doctor,
     /// List the backends
     Backends,
+    /// Ask what an egress policy says, check one, or change a running sandbox's
+    Policy(PolicyArgs),
+    /// Run a command of this host with no network but what is allowed, or serve a proxy
+    Egress(EgressArgs),
+    /// What `run --detach` leaves behind to hold the boundary of a sandbox
+    #[command(hide = true)]
+    Keep(KeepArgs),
     /// Print a shell's completion script
     Completions(CompletionsArgs),
 }
@@ -91,6 +99,9 @@ pub struct SandboxArgs {
     /// What may leave.
     #[command(flatten)]
     pub outward: OutwardArgs,
+    /// How what may leave is let out.
+    #[command(flatten)]
+    pub boundary: BoundaryArgs,
     /// Before anything runs, try from inside what is denied; a wall with a hole fails
     #[arg(long)]
     pub verify_egress: bool,
@@ -130,6 +141,17 @@ pub struct OutwardArgs {
     /// Egress policy, as JSON: rules, denied hosts, credentials, limits
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
+}
+
+/// How the egress boundary works.
+#[derive(Clone, Debug, Default, Args)]
+pub struct BoundaryArgs {
+    /// Append each decision and each end of a connection to a file, as JSON lines
+    #[arg(long, value_name = "FILE")]
+    pub audit_log: Option<PathBuf>,
+    /// How the egress boundary resolves names and whom it trusts, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub boundary: Option<PathBuf>,
 }
 
 /// What may leave, in a word.
@@ -197,7 +219,7 @@ pub struct ShellArgs {
     #[arg(
         value_name = "ID",
         conflicts_with_all = [
-            "workdir", "egress", "allow", "policy", "verify_egress", "memory", "pids", "cpus", "disk", "lifetime", "require", "label",
+            "workdir", "egress", "allow", "policy", "audit_log", "boundary", "verify_egress", "memory", "pids", "cpus", "disk", "lifetime", "require", "label",
         ]
     )]
     pub id: Option<SandboxId>,
@@ -273,6 +295,129 @@ pub struct PlanArgs {
     /// As if it were to be left running
     #[arg(short, long)]
     pub detach: bool,
+}
+
+/// `policy`
+#[derive(Clone, Debug, Args)]
+pub struct PolicyArgs {
+    /// What of it.
+    #[command(subcommand)]
+    pub verb: PolicyVerb,
+}
+
+/// The verbs of `policy`.
+#[derive(Clone, Debug, Subcommand)]
+pub enum PolicyVerb {
+    /// Say whether a host is let out, and why; ends with 0 where it is and with 1 where not
+    Explain(ExplainArgs),
+    /// Check a policy file: everything that is wrong with it, at once
+    Check(CheckArgs),
+    /// Change the policy of a running sandbox that was made with --allow or --policy
+    Set(SetArgs),
+}
+
+/// `policy explain`
+#[derive(Clone, Debug, Default, Args)]
+pub struct ExplainArgs {
+    /// The policy [default: deny-all].
+    #[command(flatten)]
+    pub outward: OutwardArgs,
+    /// The policy in force in a running sandbox
+    #[arg(long, value_name = "ID", conflicts_with_all = ["egress", "allow", "policy"])]
+    pub sandbox: Option<SandboxId>,
+    /// What would be reached; without a port 443
+    #[arg(value_name = "HOST[:PORT]", value_parser = NonEmptyStringValueParser::new())]
+    pub host: String,
+}
+
+/// `policy check`
+#[derive(Clone, Debug, Args)]
+pub struct CheckArgs {
+    /// The policy, as JSON
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+/// `policy set`
+#[derive(Clone, Debug, Args)]
+#[command(group = clap::ArgGroup::new("new").args(["egress", "allow", "policy"]).multiple(true).required(true))]
+pub struct SetArgs {
+    /// A running sandbox
+    #[arg(value_name = "ID")]
+    pub id: SandboxId,
+    /// The policy.
+    #[command(flatten)]
+    pub outward: OutwardArgs,
+}
+
+/// `egress`
+#[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct EgressArgs {
+    /// Something other than running a command.
+    #[command(subcommand)]
+    pub verb: Option<EgressVerb>,
+    /// What may leave [default: nothing].
+    #[command(flatten)]
+    pub outward: OutwardArgs,
+    /// How it is let out.
+    #[command(flatten)]
+    pub boundary: BoundaryArgs,
+    /// Let it use unix sockets of the host, through which services do what they are asked
+    #[arg(long)]
+    pub allow_unix_sockets: bool,
+    /// Before anything runs, try from inside what is denied; a wall with a hole fails
+    #[arg(long)]
+    pub verify_egress: bool,
+    /// Print what is enforced on standard error
+    #[arg(long)]
+    pub receipt: bool,
+    /// The command's flags.
+    #[command(flatten)]
+    pub command: CommandArgs,
+    /// The command and its arguments, never passed through a shell
+    #[arg(
+        value_name = "COMMAND",
+        trailing_var_arg = true,
+        required = true,
+        action = ArgAction::Append
+    )]
+    pub argv: Vec<OsString>,
+}
+
+/// The verbs of `egress`.
+#[derive(Clone, Debug, Subcommand)]
+pub enum EgressVerb {
+    /// Serve an allowlisting proxy (HTTP and SOCKS5) until a signal; SIGHUP reads --policy again
+    Serve(ServeArgs),
+}
+
+/// `egress serve`
+#[derive(Clone, Debug, Args)]
+pub struct ServeArgs {
+    /// What may leave [default: nothing].
+    #[command(flatten)]
+    pub outward: OutwardArgs,
+    /// How it is let out.
+    #[command(flatten)]
+    pub boundary: BoundaryArgs,
+    /// Where it listens
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:3128")]
+    pub listen: SocketAddr,
+    /// Where counters are read, at /metrics, as Prometheus does
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub metrics: Option<SocketAddr>,
+    /// Write the certificate that clients must trust where the policy looks into TLS
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+}
+
+/// `keep`
+#[derive(Clone, Debug, Args)]
+pub struct KeepArgs {
+    /// The command line that was typed
+    #[arg(value_name = "ARG", last = true)]
+    pub argv: Vec<OsString>,
 }
 
 /// `completions`

@@ -10,7 +10,8 @@ use namzu_sandbox::{
     create_sandbox_provider, load_config,
 };
 
-use crate::args::Common;
+use crate::args::{BoundaryArgs, Common};
+use crate::boundary;
 use crate::failure::{Failure, local};
 use crate::output::Output;
 use crate::settings::{self, Choice, Host};
@@ -69,6 +70,30 @@ impl Context {
             Choice::Default => create_sandbox_provider(&SandboxProviderConfig::default()),
             Choice::Backend(config) => create_sandbox_provider(config),
             Choice::File(path) => create_sandbox_provider(&load_config(path)?),
+        }
+    }
+
+    /// The provider for a fresh sandbox, with the boundary that the flags describe.
+    pub(crate) fn provider_with(&self, args: &BoundaryArgs) -> Result<SandboxProvider, Failure> {
+        let provider = self.provider()?;
+        Ok(match boundary::of(args, &Self::host())? {
+            Some(boundary) => provider.with_boundary(boundary),
+            None => provider,
+        })
+    }
+
+    /// Whether a file says how sandboxes are made.
+    pub(crate) const fn has_config(&self) -> bool {
+        matches!(self.choice, Choice::File(_))
+    }
+
+    /// Refuses flags that name a backend, for a verb that has one of its own.
+    pub(crate) fn no_backend(&self, verb: &str) -> Result<(), Failure> {
+        match self.choice {
+            Choice::Default => Ok(()),
+            _ => Err(Failure::Usage(format!(
+                "`{verb}` has no use for --backend and --config"
+            ))),
         }
     }
 

@@ -6,6 +6,7 @@
 pub mod allow;
 pub mod args;
 mod backend;
+mod boundary;
 mod commands;
 mod context;
 mod escape;
@@ -13,6 +14,7 @@ pub mod exit;
 pub mod failure;
 mod hint;
 mod host_path;
+mod keeper;
 mod output;
 pub mod parse;
 mod report;
@@ -50,8 +52,16 @@ pub fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
+    // What the keeper of a sandbox is to do is what was typed.
+    let (verb, common, kept) = match verb {
+        Verb::Keep(args) => match keeper::typed(args) {
+            Some(Cli { verb, common }) => (verb, common, true),
+            None => return ExitCode::from(exit::USAGE),
+        },
+        verb => (verb, common, false),
+    };
     let out = Output::new(common.json, context::var);
-    match run(&verb, &common, out) {
+    match run(&verb, &common, out, kept) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             out.failure(&failure);
@@ -63,7 +73,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(verb: &Verb, common: &Common, out: Output) -> Result<u8, Failure> {
+fn run(verb: &Verb, common: &Common, out: Output, kept: bool) -> Result<u8, Failure> {
     // One thread: the work is waiting for one worker, and a pool costs each start.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -72,6 +82,7 @@ fn run(verb: &Verb, common: &Common, out: Output) -> Result<u8, Failure> {
     let outcome = runtime.block_on(async {
         let mut cx = Context::new(common, out)?;
         match verb {
+            Verb::Run(args) if kept => commands::run::keep(&mut cx, args).await,
             Verb::Run(args) => commands::run::run(&mut cx, args).await,
             Verb::Shell(args) => commands::shell::run(&mut cx, args).await,
             Verb::Exec(args) => commands::exec::run(&mut cx, args).await,
@@ -81,6 +92,10 @@ fn run(verb: &Verb, common: &Common, out: Output) -> Result<u8, Failure> {
             Verb::Plan(args) => commands::plan::run(&mut cx, args).await,
             Verb::Doctor => commands::doctor::run(&mut cx).await,
             Verb::Backends => commands::backends::run(&cx),
+            Verb::Policy(args) => commands::policy::run(&mut cx, args).await,
+            Verb::Egress(args) => commands::egress::run(&mut cx, args).await,
+            // It was taken apart before.
+            Verb::Keep(_) => Ok(exit::USAGE),
             Verb::Completions(args) => commands::completions::run(out, *args),
         }
     });

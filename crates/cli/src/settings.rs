@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use namzu_sandbox::types::{EgressPolicy, Limits, SandboxId, SandboxSpec, Workspace};
 use namzu_sandbox::{Error, ErrorCode, ExecRequest, Phase, SandboxProviderConfig, config};
+use serde_json::{Value, json};
 
 use crate::allow;
 use crate::args::{CommandArgs, Common, Egress, OutwardArgs, SandboxArgs};
 use crate::backend::named;
-use crate::failure::Failure;
+use crate::failure::{Failure, local};
 use crate::parse::{EnvVar, Mount};
 
 /// What settings are resolved against.
@@ -50,6 +52,7 @@ pub(crate) fn spec(args: &SandboxArgs, host: &Host<'_>) -> Result<SandboxSpec, F
         workdir,
         env,
         outward,
+        boundary: _,
         verify_egress,
         memory,
         pids,
@@ -100,22 +103,44 @@ pub(crate) fn policy(args: &OutwardArgs, host: &Host<'_>) -> Result<Option<Egres
     })
 }
 
-/// Reads a policy as a request for a sandbox would hold it, so that the same is refused.
-fn read_policy(path: &Path, host: &Host<'_>) -> Result<EgressPolicy, Failure> {
+/// The same as JSON, with whatever a file has of it.
+pub(crate) fn policy_document(args: &OutwardArgs, host: &Host<'_>) -> Result<Value, Failure> {
+    if let Some(path) = &args.policy {
+        return policy_value(path, host);
+    }
+    let policy = policy(args, host)?.unwrap_or_default();
+    // It holds no secret: none can be typed.
+    serde_json::to_value(policy)
+        .map_err(|err| local("writing a policy", io::Error::other(err)).into())
+}
+
+/// Reads a policy and holds it to its schema.
+pub(crate) fn read_policy(path: &Path, host: &Host<'_>) -> Result<EgressPolicy, Failure> {
+    let document = policy_value(path, host)?;
+    let parsed = parse_policy(&document).map_err(|reasons| no_policy(path, reasons))?;
+    Ok(parsed)
+}
+
+fn policy_value(path: &Path, host: &Host<'_>) -> Result<Value, Failure> {
     let text = (host.read)(path)?;
-    let malformed = |reasons: Vec<String>| {
-        Error::new(
-            ErrorCode::ConfigInvalid,
-            format!("`{}` holds no egress policy", path.display()),
-        )
-        .with_reasons(reasons)
-        .during(Phase::Configure)
-    };
-    let policy: serde_json::Value =
-        serde_json::from_str(&text).map_err(|err| malformed(vec![err.to_string()]))?;
-    let request = serde_json::json!({ "egress": policy });
-    let config = config::SandboxCreateConfig::from_value(&request)
-        .map_err(|err| malformed(err.reasons().to_vec()))?;
+    let value = serde_json::from_str(&text);
+    Ok(value.map_err(|err: serde_json::Error| no_policy(path, vec![err.to_string()]))?)
+}
+
+fn no_policy(path: &Path, reasons: Vec<String>) -> Error {
+    Error::new(
+        ErrorCode::ConfigInvalid,
+        format!("`{}` holds no egress policy", path.display()),
+    )
+    .with_reasons(reasons)
+    .during(Phase::Configure)
+}
+
+/// Parses a policy as a request for a sandbox would hold it, so that the same is refused.
+pub(crate) fn parse_policy(document: &Value) -> Result<EgressPolicy, Vec<String>> {
+    let request = json!({ "egress": document });
+    let config =
+        config::SandboxCreateConfig::from_value(&request).map_err(|err| err.reasons().to_vec())?;
     Ok(config.egress.unwrap_or_default())
 }
 

@@ -1,9 +1,10 @@
 //! Signals that ask this program to stop. They end its work, and never end it half-way.
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::io;
 
 use namzu_sandbox::Error;
+use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::{Failure, local};
@@ -30,6 +31,8 @@ pub(crate) struct Signals {
     terminate: Signal,
     hangup: Signal,
     quit: Signal,
+    /// Its end asks to stop, too.
+    line: Option<UnixStream>,
 }
 
 impl Signals {
@@ -42,9 +45,20 @@ impl Signals {
                 terminate: signal(SignalKind::terminate())?,
                 hangup: signal(SignalKind::hangup())?,
                 quit: signal(SignalKind::quit())?,
+                line: None,
             })
         };
         open().map_err(|err| local("listening for signals", err).into())
+    }
+
+    /// Takes the end of `line` for a request to stop, until [`Self::let_go`].
+    pub(crate) fn hold(&mut self, line: UnixStream) {
+        self.line = Some(line);
+    }
+
+    /// Gives the line back.
+    pub(crate) fn let_go(&mut self) -> Option<UnixStream> {
+        self.line.take()
     }
 
     /// The number of the next one.
@@ -58,6 +72,7 @@ impl Signals {
             _ = self.terminate.recv() => SignalKind::terminate(),
             _ = self.hangup.recv() => SignalKind::hangup(),
             _ = self.quit.recv() => SignalKind::quit(),
+            () = ended(self.line.as_ref()) => SignalKind::terminate(),
         };
         kind.as_raw_value()
     }
@@ -91,6 +106,21 @@ impl Signals {
         match next.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(signal) => Failure::Interrupted(signal),
             Poll::Pending => err.into(),
+        }
+    }
+}
+
+/// Waits until nobody holds the other end of a line, on which nothing else is said.
+async fn ended(line: Option<&UnixStream>) {
+    let Some(line) = line else {
+        return pending().await;
+    };
+    loop {
+        let _ = line.readable().await;
+        match line.try_read(&mut [0]) {
+            Err(err) if err.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(1..) => {}
+            Ok(0) | Err(_) => return,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `backends`: which there are, and what they can do here.
 
-use namzu_sandbox::types::Capabilities;
+use namzu_sandbox::types::{Capabilities, Strength};
 use namzu_sandbox::{BackendInfo, backends};
 
 use crate::context::Context;
@@ -38,7 +38,6 @@ fn table(found: &[BackendInfo]) -> Table<3> {
 
 /// What is held at all, and how firmly.
 fn held(capabilities: &Capabilities) -> String {
-    use namzu_sandbox::types::Strength;
     let controls = [
         ("filesystem", capabilities.filesystem),
         ("network", capabilities.egress.deny_all),
@@ -61,9 +60,28 @@ fn held(capabilities: &Capabilities) -> String {
             (!names.is_empty()).then(|| format!("{strength}: {}", names.join(" ")))
         })
         .collect();
-    if parts.is_empty() {
+    let mut walls = if parts.is_empty() {
         "no wall at all".to_owned()
     } else {
         parts.join("; ")
-    }
+    };
+    walls.push_str(&format!("; egress: {}", policies(capabilities)));
+    walls
+}
+
+/// The egress policies that mean something there.
+pub(crate) fn policies(capabilities: &Capabilities) -> String {
+    let egress = &capabilities.egress;
+    let held = [
+        ("deny-all", egress.deny_all),
+        ("static", egress.static_hosts),
+        ("resolver", egress.resolver),
+    ];
+    let names: Vec<_> = held
+        .into_iter()
+        .filter(|(_, strength)| *strength != Strength::None)
+        .map(|(name, _)| name)
+        .chain(egress.allow_all.then_some("allow-all"))
+        .collect();
+    names.join(" ")
 }

@@ -6,6 +6,7 @@ use namzu_sandbox::types::SandboxSpec;
 use namzu_sandbox::{Error, ErrorCode, ExecRequest, Finding, Phase, Receipt, Verdict, doctor};
 use serde_json::json;
 
+use crate::commands::backends::policies;
 use crate::context::Context;
 use crate::escape::Escaped;
 use crate::failure::Failure;
@@ -28,9 +29,11 @@ pub(crate) async fn run(cx: &mut Context) -> Result<u8, Failure> {
     if let Err(Failure::Interrupted(signal)) = tried {
         return Err(Failure::Interrupted(signal));
     }
+    let egress = cx.provider().map(|provider| provider.capabilities());
     if cx.out.json {
         cx.out.json(&json!({
             "findings": findings,
+            "egress": egress.as_ref().ok().map(|held| held.egress),
             "receipt": tried.as_ref().ok(),
             "error": tried.as_ref().err().and_then(|failure| failure_json(failure).get("error").cloned()),
         }))?;
@@ -39,6 +42,12 @@ pub(crate) async fn run(cx: &mut Context) -> Result<u8, Failure> {
         if let Ok(receipt) = &tried {
             cx.out
                 .text(format_args!("\na sandbox without flags is {receipt}"))?;
+            if let Ok(held) = &egress {
+                let policies = policies(held);
+                cx.out.text(format_args!(
+                    "\negress policies that it can hold: {policies}\n"
+                ))?;
+            }
         }
     }
     tried.map(|_| 0)

@@ -1,6 +1,6 @@
 //! `plan`: what a sandbox would enforce.
 
-use crate::args::PlanArgs;
+use crate::args::{BoundaryArgs, PlanArgs};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::settings;
@@ -8,7 +8,12 @@ use crate::settings;
 pub(crate) async fn run(cx: &mut Context, args: &PlanArgs) -> Result<u8, Failure> {
     let mut spec = settings::spec(&args.sandbox, &Context::host())?;
     spec.detach = args.detach;
-    let provider = cx.provider()?;
+    // Nothing is recorded of what is not done.
+    let boundary = BoundaryArgs {
+        audit_log: None,
+        ..args.sandbox.boundary.clone()
+    };
+    let provider = cx.provider_with(&boundary)?;
     let receipt = cx.signals.unless(provider.plan(&spec)).await?;
     if cx.out.json {
         cx.out.json(&receipt)?;

@@ -3,6 +3,7 @@
 use crate::args::RmArgs;
 use crate::context::{Context, no_sandbox};
 use crate::failure::Failure;
+use crate::keeper;
 
 pub(crate) async fn run(cx: &mut Context, args: &RmArgs) -> Result<u8, Failure> {
     let places = cx.places()?;
@@ -11,7 +12,10 @@ pub(crate) async fn run(cx: &mut Context, args: &RmArgs) -> Result<u8, Failure> 
         let remove = async {
             for provider in &places {
                 if provider.list().await?.iter().any(|info| info.id == *id) {
-                    return provider.destroy(id).await;
+                    provider.destroy(id).await?;
+                    // Its keeper, if it has one, sees that and ends; one that was killed left its socket.
+                    keeper::forget(id).await;
+                    return Ok(());
                 }
             }
             Err(no_sandbox(id))

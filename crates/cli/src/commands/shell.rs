@@ -16,7 +16,9 @@ pub(crate) async fn run(cx: &mut Context, args: &ShellArgs) -> Result<u8, Failur
         }
         None => {
             let spec = settings::spec(&args.sandbox, &Context::host())?;
-            run::fresh(cx, spec, &settings::shell(BTreeMap::new()), false).await
+            let provider = cx.provider_with(&args.sandbox.boundary);
+            let command = settings::shell(BTreeMap::new());
+            run::fresh(cx, provider, spec, &command, false).await
         }
     }
 }

@@ -7,6 +7,7 @@
 mod cases;
 mod cli;
 mod detached;
+mod egress;
 mod files;
 mod host;
 mod isolation;
@@ -28,6 +29,7 @@ pub(crate) type Case = (&'static str, fn(&Cli));
 fn main() -> ExitCode {
     let mut trials: Vec<_> = verbs::CASES
         .iter()
+        .chain(egress::VERBS)
         .map(|case| trial("cli", *case, ""))
         .collect();
     for backend in ["passthrough", "process"] {
@@ -38,11 +40,9 @@ fn main() -> ExitCode {
             signals::CASES,
             pty::CASES,
         ];
-        let isolating: &[Case] = if backend == "process" {
-            isolation::CASES
-        } else {
-            &[]
-        };
+        let isolating = [isolation::CASES, egress::CASES];
+        let isolating = isolating.into_iter().flatten();
+        let isolating = isolating.filter(|_| backend == "process");
         let cases = cases.into_iter().flatten().chain(isolating);
         let absent = unusable(backend, &[]);
         let gate = |case: &Case| gated(backend, *case, absent.as_deref());
