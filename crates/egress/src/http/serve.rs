@@ -205,7 +205,15 @@ async fn admitted<S: Line>(
         .rule
         .as_ref()
         .and_then(|rule| rule.credential.as_deref());
-    let prepared = flow.regime.broker.outgoing(credential, &mut headers).await;
+    let scrub = match flow.regime.broker.outgoing(credential, &mut headers).await {
+        Ok(scrub) => scrub,
+        Err(reason) => {
+            let denial = Denial::of(&flow.ask, reason).by(&flow.verdict);
+            flow.end(Some(reason));
+            let head = RequestHead { headers, ..head };
+            return denied(client, &denial, &head).await;
+        }
+    };
     let request = Outgoing {
         target: wanted
             .path
@@ -220,16 +228,7 @@ async fn admitted<S: Line>(
         keep_alive: head.keep_alive,
         expects: head.expects,
         method: head.method,
-        scrub: match prepared {
-            Ok(scrub) => scrub,
-            Err(reason) => {
-                let denial = Denial::of(&flow.ask, reason).by(&flow.verdict);
-                flow.end(Some(reason));
-                let stays =
-                    head.keep_alive && matches!(head.framing, Framing::None | Framing::Length(0));
-                return answer(client, &denial, stays, head.minor == 1, false).await;
-            }
-        },
+        scrub,
     };
     let key = Key {
         host: wanted.host,
@@ -284,10 +283,16 @@ async fn carried<S: Line>(
     } else {
         FRESH
     };
-    if let Some(mut server) = pool.take(key, generation, fresh) {
-        if let Some(peer) = server.peer() {
-            flow.reached(peer);
+    let taken = pool.take(key, generation, fresh);
+    let shared = taken.and_then(|server| {
+        if server.peer().is_some_and(|peer| flow.shares(peer)) {
+            return Some(server);
         }
+        // Still good for those whose rule opens where it leads.
+        pool.put(key.clone(), generation, server);
+        None
+    });
+    if let Some(mut server) = shared {
         match watched(flow, client, &mut server, request, told).await {
             Ok(kept) => {
                 if kept.server {

@@ -138,6 +138,25 @@ impl Flow {
         Ok(())
     }
 
+    /// Gives it a connection that was made for another flow to the same host and port. False where this one
+    /// may not lead there: another rule opened the private range that it is in.
+    pub(crate) fn shares(&self, peer: SocketAddr) -> bool {
+        let screened = self
+            .place
+            .outside
+            .screened(&[peer.ip()], &self.verdict.inward);
+        if screened.is_ok() {
+            self.reached(peer);
+        }
+        screened.is_ok()
+    }
+
+    /// What is said of a flow that may not [share](Self::shares) the only connection that there is.
+    pub(crate) fn apart(&self) -> Denial {
+        self.place
+            .denied_flow(self, Reason::AddressPrivate, Some(&self.verdict))
+    }
+
     /// Enters where it leads: a connection that was made for it, or an idle one that it was given. A change
     /// of policy that no longer lets it lead there cuts it.
     pub(crate) fn reached(&self, peer: SocketAddr) {

@@ -33,7 +33,10 @@ pub fn decide(snapshot: &Snapshot, question: &Question<'_>) -> Verdict {
 }
 
 fn is_never_forwarded(method: &str) -> bool {
-    method.eq_ignore_ascii_case("TRACE") || method.eq_ignore_ascii_case("CONNECT")
+    // TRACK is TRACE to some servers.
+    ["TRACE", "TRACK", "CONNECT"]
+        .iter()
+        .any(|never| method.eq_ignore_ascii_case(never))
 }
 
 fn denial(snapshot: &Snapshot, reason: Reason) -> Verdict {

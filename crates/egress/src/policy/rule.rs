@@ -124,7 +124,7 @@ fn methods(methods: &[String], at: &str, reasons: &mut Reasons) {
         let at = format!("{at}.methods[{index}]");
         if method.is_empty() || !method.bytes().all(is_token) {
             reasons.push(&at, "is no HTTP method");
-        } else if ["TRACE", "CONNECT"].contains(&method.to_ascii_uppercase().as_str()) {
+        } else if ["TRACE", "TRACK", "CONNECT"].contains(&method.to_ascii_uppercase().as_str()) {
             reasons.push(&at, "is never forwarded");
         } else if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
             reasons.push(

@@ -34,6 +34,10 @@ pub(super) async fn carry(
     inside: server::TlsStream<Replay>,
     outside: client::TlsStream<TcpStream>,
 ) -> Option<Reason> {
+    let origin = outside.get_ref().0.peer_addr();
+    let Ok(origin) = origin.map(|peer| Arc::new(Origin::of(flow, peer))) else {
+        return Some(Reason::UpstreamBroken);
+    };
     let upward = timeout(DEADLINE, settings::client().handshake::<_, Bytes>(outside)).await;
     let Ok(Ok((requests, mut outside))) = upward else {
         return Some(Reason::UpstreamBroken);
@@ -44,7 +48,6 @@ pub(super) async fn carry(
         Ok(Err(_)) => return Some(Reason::RequestMalformed),
         Err(_) => return Some(Reason::Deadline),
     };
-    let origin = Arc::new(Origin::of(flow));
     let mut streams = JoinSet::new();
     let mut ended = false;
     let mut rest = std::pin::pin!(sleep(Duration::ZERO));

@@ -192,7 +192,7 @@ fn a_rule_with_a_credential_beats_a_plain_one_for_the_same_host() {
 fn row_89_trace_and_connect_are_never_forwarded() {
     let listed = snapshot(json!({"allowedHosts": ["api.test"]}));
     let all = Snapshot::compile(&namzu_types::EgressPolicy::AllowAll, 1).unwrap();
-    for method in ["TRACE", "trace", "CONNECT"] {
+    for method in ["TRACE", "trace", "TRACK", "Track", "CONNECT"] {
         assert_eq!(get(&listed, method, "/").0, Reason::TraceRefused);
         assert_eq!(get(&all, method, "/").0, Reason::TraceRefused);
     }

@@ -1,6 +1,7 @@
 //! One HTTP/2 request and its answer.
 
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -24,6 +25,8 @@ pub(super) struct Origin {
     place: Arc<Place>,
     host: Host,
     port: u16,
+    /// Where it leads, which not every rule for the host may open.
+    peer: SocketAddr,
 }
 
 /// What is to become of the connection after a request.
@@ -36,11 +39,12 @@ pub(super) enum After {
 }
 
 impl Origin {
-    pub(super) fn of(flow: &Flow) -> Self {
+    pub(super) fn of(flow: &Flow, peer: SocketAddr) -> Self {
         Self {
             place: Arc::clone(&flow.place),
             host: flow.ask.host.clone(),
             port: flow.ask.port,
+            peer,
         }
     }
 }
@@ -97,7 +101,12 @@ async fn admit(origin: &Origin, request: &Request<RecvStream>) -> Result<Flow, D
         scheme: Some(Scheme::Https),
         request: Some((method, path)),
     };
-    origin.place.admit(ask).await
+    let flow = origin.place.admit(ask).await?;
+    if flow.shares(origin.peer) {
+        Ok(flow)
+    } else {
+        Err(flow.apart())
+    }
 }
 
 /// A request that may go out, as it goes out.

@@ -276,3 +276,26 @@ async fn a_narrower_policy_ends_what_is_under_way() {
     ground.narrow().await;
     assert!(body.data().await.is_none_or(|piece| piece.is_err()));
 }
+
+#[tokio::test]
+async fn a_request_does_not_lead_into_a_private_range_that_only_another_rule_opens() {
+    let (ground, mut requests) = Ground::h2(&[H2]).await;
+    let port = ground.port;
+    let more = format!(
+        r#", "paths": ["/in/"]}}, {{"host": "{HOST}", "ports": [{port}], "paths": ["/open/"]"#
+    );
+    ground.change(&more).await;
+    let response = get(&mut requests, ground.request("GET", "/in/")).await;
+    assert_eq!(response.status(), 200);
+    let response = get(&mut requests, ground.request("GET", "/open/")).await;
+    assert_eq!(response.headers()["x-egress-reason"], "address_private");
+}
+
+#[tokio::test]
+async fn no_spelling_of_trace_is_forwarded() {
+    let (ground, mut requests) = Ground::h2(&[H2]).await;
+    for method in ["TRACE", "trace", "TRACK", "Track", "connect"] {
+        let response = get(&mut requests, ground.request(method, "/")).await;
+        assert_eq!(response.status(), 405, "{method}");
+    }
+}

@@ -160,3 +160,64 @@ async fn interim_responses_are_passed_on_before_the_response() {
         "{text}"
     );
 }
+
+/// A scene under other rules for the host; `PORT` in them is its port.
+async fn under(rules: &str) -> Scene {
+    let outside = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = outside.local_addr().unwrap().port();
+    let rules = policy(&rules.replace("PORT", &port.to_string()));
+    let lookup = crate::place::testing::outside(Table::loopback(&[HOST]));
+    let place = crate::place::testing::place_with(&rules, lookup).await;
+    served(outside, port, place, Origin::Proxy).await
+}
+
+#[tokio::test]
+async fn a_connection_into_a_private_range_is_not_shared_with_a_rule_that_does_not_open_it() {
+    let mut scene = under(
+        r#"{"kind": "static", "rules": [
+            {"host": "api.example.com", "ports": [PORT], "scheme": "http", "paths": ["/in/"], "inward": ["127.0.0.1/32"]},
+            {"host": "api.example.com", "ports": [PORT], "scheme": "http", "paths": ["/open/"]}]}"#,
+    )
+    .await;
+    let ask = |path: &str| {
+        format!("GET http://api.example.com:PORT{path} HTTP/1.1\r\nHost: x.test\r\n\r\n")
+    };
+    scene.send(&ask("/in/")).await;
+    let mut server = scene.accept().await;
+    server.head().await;
+    server.ok().await;
+    scene.told("ok").await;
+    scene.send(&ask("/open/")).await;
+    let text = scene.told("}\n").await;
+    assert!(text.contains("x-egress-reason: address_private"), "{text}");
+    // For those who may lead there it is still there.
+    scene.send(&ask("/in/2")).await;
+    assert!(server.head().await.starts_with("GET /in/2 "));
+    assert_nothing_came(&scene.outside);
+}
+
+#[tokio::test]
+async fn a_refused_head_has_no_body_that_would_be_taken_for_the_next_answer() {
+    let mut scene = under(
+        r#"{"kind": "static",
+            "rules": [
+                {"host": "api.example.com", "ports": [PORT], "scheme": "http", "inward": ["127.0.0.1/32"]},
+                {"host": "git.example.com", "credential": "git"}],
+            "credentials": {"git": {"mode": "sentinel", "source": "a-secret-of-the-host", "env": "GIT"}}}"#,
+    )
+    .await;
+    let standin = scene.place.regime.load().broker.env()["GIT"].clone();
+    scene
+        .send(&format!(
+            "HEAD http://api.example.com:PORT/ HTTP/1.1\r\nHost: x.test\r\nX-A: {standin}\r\n\r\n"
+        ))
+        .await;
+    scene.get("Connection: close\r\n").await;
+    let mut server = scene.accept().await;
+    server.head().await;
+    server.ok().await;
+    let text = scene.rest().await;
+    let (refused, answer) = text.split_once("\r\n\r\n").unwrap();
+    assert!(refused.contains("credential_misuse"), "{text}");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{text}");
+}
