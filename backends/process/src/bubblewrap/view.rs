@@ -147,6 +147,7 @@ impl View {
         for file in ETC_FILES {
             self.copy(Path::new(file));
         }
+        self.java();
         if let Ok(zone) = fs::canonicalize("/etc/localtime")
             && zone.starts_with("/usr/share/zoneinfo")
         {
@@ -160,6 +161,20 @@ impl View {
             ("/etc/nsswitch.conf", NSSWITCH),
         ] {
             self.files.push((file.to_owned(), text.as_bytes().to_vec()));
+        }
+    }
+
+    /// Without its settings, which Debian keeps in `/etc/java-17-openjdk` and the like, a JVM starts hardly
+    /// anything. `management`, beside them, may hold passwords.
+    fn java(&mut self) {
+        for entry in fs::read_dir("/etc").into_iter().flatten().flatten() {
+            if !entry.file_name().to_string_lossy().starts_with("java-") {
+                continue;
+            }
+            for file in fs::read_dir(entry.path()).into_iter().flatten().flatten() {
+                self.copy(&file.path());
+            }
+            self.show(&entry.path().join("security"));
         }
     }
 
@@ -332,6 +347,7 @@ mod tests {
             "/etc/gshadow",
             "/etc/ssh/ssh_host_ed25519_key",
             "/etc/ssl/private/key.pem",
+            "/etc/java-17-openjdk/management/jmxremote.password",
             "/etc/sudoers",
             "/root/.ssh/id_ed25519",
             "/root/.cargo/credentials.toml",
