@@ -27,3 +27,5 @@
 mod archive;
 pub mod conformance;
 pub mod fake;
+#[cfg(target_os = "linux")]
+pub mod network;
