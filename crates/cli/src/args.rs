@@ -352,7 +352,11 @@ pub struct SetArgs {
 
 /// `egress`
 #[derive(Clone, Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    override_usage = "namzu-sandbox egress [OPTIONS] [--] COMMAND...\n       namzu-sandbox egress serve [OPTIONS]"
+)]
 pub struct EgressArgs {
     /// Something other than running a command.
     #[command(subcommand)]

@@ -44,6 +44,7 @@ pub(crate) async fn start(cx: &mut Context) -> Result<u8, Failure> {
     let mut line = UnixStream::from_std(ours).map_err(failed)?;
     let mut keeper = command("/proc/self/exe");
     keeper
+        .arg0("namzu-sandbox")
         .args(["keep", "--"])
         .args(std::env::args_os().skip(1))
         .envs(std::env::vars_os())

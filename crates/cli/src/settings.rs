@@ -433,6 +433,19 @@ mod tests {
                 ArgumentConflict,
             ),
             (&["shell", "id", "--memory", "1g"], ArgumentConflict),
+            (&["shell", "id", "--boundary", "f"], ArgumentConflict),
+            (
+                &["run", "--allow", "a.test", "--policy", "f", "--", "true"],
+                ArgumentConflict,
+            ),
+            (&["policy", "set", "id"], MissingRequiredArgument),
+            (
+                &["policy", "explain", "--sandbox", "id", "--allow", "a", "b"],
+                ArgumentConflict,
+            ),
+            (&["egress"], MissingRequiredArgument),
+            (&["egress", "--allow", "a.test"], MissingRequiredArgument),
+            (&["egress", "serve", "--listen", "3128"], ValueValidation),
             (&["exec", "id"], MissingRequiredArgument),
             (&["rm"], MissingRequiredArgument),
             (&["fly"], InvalidSubcommand),
@@ -480,6 +493,30 @@ mod tests {
             assert_eq!(args.id.as_str(), "u1");
             assert_eq!(args.argv, ["id", "-u", "--json"], "{line:?}");
         }
+    }
+
+    #[test]
+    fn a_command_of_the_host_is_told_from_a_verb() {
+        for (line, wanted) in [
+            (
+                &["egress", "--allow", "a.test", "curl", "-s"][..],
+                &["curl", "-s"][..],
+            ),
+            (
+                &["egress", "--", "serve", "--listen"],
+                &["serve", "--listen"],
+            ),
+        ] {
+            let Verb::Egress(args) = parse(line).verb else {
+                panic!("not `egress`")
+            };
+            assert!(args.verb.is_none(), "{line:?}");
+            assert_eq!(args.argv, wanted, "{line:?}");
+        }
+        let Verb::Egress(args) = parse(&["egress", "serve", "--allow", "a.test"]).verb else {
+            panic!("not `egress`")
+        };
+        assert!(args.verb.is_some());
     }
 
     #[test]

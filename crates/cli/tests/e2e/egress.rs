@@ -3,8 +3,10 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -27,6 +29,7 @@ pub(crate) const CASES: &[Case] = &[
     ("a_jail_ends_as_its_command_and_leaves_nothing", jail_end),
     ("a_keeper_holds_the_network_of_a_detached_sandbox", kept),
     ("a_keeper_ends_with_its_sandbox", keeper_ends),
+    ("a_stop_reaches_a_keeper_that_is_not_ready", keeper_stopped),
     (
         "a_killed_keeper_leaves_a_sandbox_with_no_way_out",
         keeper_killed,
@@ -89,7 +92,7 @@ impl Upstream {
     }
 }
 
-fn greet(mut stream: TcpStream) {
+fn greet(mut stream: impl Read + Write) {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
@@ -177,6 +180,13 @@ fn jail(cli: &Cli) {
     assert_ne!(jailed(&script).code, 0);
     let out = inside(&["--", "sh", "-c", "cut -d: -f1 /proc/net/dev | tail -n +3"]).ends(0);
     assert_eq!(out.text().trim(), "lo");
+    // The host lacks a place for the boundary's certificates, and its own stay as they are.
+    let rule = json!({ "host": "up.test", "tls": "terminate" });
+    let policy = json!({ "kind": "static", "rules": [rule] });
+    std::fs::write(cli.path("tls"), policy.to_string()).unwrap();
+    let script = "test -s $SSL_CERT_FILE && test -s $NODE_EXTRA_CA_CERTS && echo $SSL_CERT_FILE";
+    let out = inside(&["--policy", "tls", "--", "sh", "-c", script]).ends(0);
+    assert!(!std::path::Path::new(out.text().trim()).exists(), "{out:?}");
     // What it is and what not.
     let out = inside(&["--json", "--", "true"]).ends(0);
     let controls = out.report()["receipt"]["controls"].clone();
@@ -187,8 +197,8 @@ fn jail(cli: &Cli) {
 fn unix_sockets(cli: &Cli) {
     let listener = UnixListener::bind(cli.path("socket")).unwrap();
     std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nout!");
+        for stream in listener.incoming().flatten() {
+            greet(stream);
         }
     });
     let host = Cli::new("");
@@ -205,7 +215,7 @@ fn unix_sockets(cli: &Cli) {
     };
     assert_ne!(ask(&[]).code, 0);
     let out = ask(&["--allow-unix-sockets"]).ends(0);
-    assert_eq!(out.text(), "out!");
+    assert_eq!(out.text(), "hello");
     assert!(out.stderr.contains("unix sockets"), "{}", out.stderr);
     let words = ["egress", "--allow-unix-sockets", "--json", "--", "true"];
     let network = host.run(&words).ends(0).report()["receipt"]["controls"]["network"].clone();
@@ -257,24 +267,29 @@ impl<'a> Kept<'a> {
             .run(&["policy", "explain", "--json", "--sandbox", &self.id, host])
     }
 
-    /// The process that keeps it: of this binary, with the directory of this case.
     fn keeper(&self) -> Pid {
-        let here = self.cli.dir.path().canonicalize().unwrap();
-        let is_keeper = |pid: &i32| {
-            let proc = format!("/proc/{pid}");
-            let line = std::fs::read(format!("{proc}/cmdline")).unwrap_or_default();
-            let words: Vec<_> = line.split(|byte| *byte == 0).collect();
-            words.get(1) == Some(&&b"keep"[..])
-                && std::fs::read_link(format!("{proc}/cwd")).is_ok_and(|cwd| cwd == here)
-        };
-        let found: Vec<i32> = std::fs::read_dir("/proc")
-            .unwrap()
-            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-            .filter(is_keeper)
-            .collect();
+        let found = keepers(self.cli);
         assert_eq!(found.len(), 1, "{found:?}");
-        Pid::from_raw(found[0]).unwrap()
+        found[0]
     }
+}
+
+/// The keepers that were started in the directory of this case.
+fn keepers(cli: &Cli) -> Vec<Pid> {
+    let here = cli.dir.path().canonicalize().unwrap();
+    let is_keeper = |pid: &i32| {
+        let proc = format!("/proc/{pid}");
+        let line = std::fs::read(format!("{proc}/cmdline")).unwrap_or_default();
+        let words: Vec<_> = line.split(|byte| *byte == 0).collect();
+        words.get(1) == Some(&&b"keep"[..])
+            && std::fs::read_link(format!("{proc}/cwd")).is_ok_and(|cwd| cwd == here)
+    };
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(is_keeper)
+        .filter_map(Pid::from_raw)
+        .collect()
 }
 
 impl Drop for Kept<'_> {
@@ -341,6 +356,33 @@ fn keeper_killed(cli: &Cli) {
         .ends(217);
     cli.run(&["rm", &kept.id]).ends(0);
     cli.run(&["exec", &kept.id, "--", "true"]).ends(205);
+}
+
+fn keeper_stopped(cli: &Cli) {
+    // The secret's source says when it is asked, and never answers.
+    let called = cli.path("called");
+    mknodat(CWD, &called, FileType::Fifo, Mode::from(0o600), 0).unwrap();
+    let mark = mark("6402");
+    let script = format!("echo > {}; exec sleep {mark}", called.display());
+    let policy = json!({
+        "kind": "static",
+        "rules": [{ "host": "up.test", "credential": "c" }],
+        "credentials": { "c": {
+            "mode": "inject",
+            "source": { "command": ["/bin/sh", "-c", script] },
+            "header": "authorization",
+        } },
+    });
+    std::fs::write(cli.path("policy"), policy.to_string()).unwrap();
+    let mut command = cli.command(&["run", "-d", "--policy", "policy"]);
+    let mut running = Running::start(command.stdin(Stdio::null()).process_group(0));
+    std::fs::read(&called).unwrap();
+    let keepers = keepers(cli);
+    assert_eq!(keepers.len(), 1);
+    running.signal_group(Signal::INT);
+    running.finish().ends_by(Signal::INT);
+    assert!(keepers.into_iter().all(gone), "the keeper stays");
+    nothing_left(&mark);
 }
 
 fn not_kept(cli: &Cli) {

@@ -41,11 +41,24 @@ fn golden(name: &str, text: &str) {
 
 fn help(cli: &Cli) {
     golden("help", cli.run(&["--help"]).ends(0).text());
-    for verb in ["run", "shell", "exec", "cp", "ls", "rm", "plan"] {
-        let out = cli.run(&[verb, "--help"]).ends(0);
-        golden(&format!("help-{verb}"), out.text());
-        let asked = cli.run(&["help", verb]).ends(0);
-        assert_eq!(asked.text(), out.text(), "{verb}");
+    for verb in [
+        &["run"][..],
+        &["shell"],
+        &["exec"],
+        &["cp"],
+        &["ls"],
+        &["rm"],
+        &["plan"],
+        &["policy", "explain"],
+        &["policy", "check"],
+        &["policy", "set"],
+        &["egress"],
+        &["egress", "serve"],
+    ] {
+        let out = cli.run(&[verb, &["--help"]].concat()).ends(0);
+        golden(&format!("help-{}", verb.join("-")), out.text());
+        let asked = cli.run(&[&["help"], verb].concat()).ends(0);
+        assert_eq!(asked.text(), out.text(), "{verb:?}");
     }
 }
 
