@@ -48,11 +48,6 @@ impl Denial {
         }
     }
 
-    /// What `verdict` says to `ask`.
-    pub(crate) fn decided(ask: &Ask, verdict: &Verdict) -> Self {
-        Self::of(ask, verdict.reason).by(verdict)
-    }
-
     /// Names the rule of `verdict`.
     pub(crate) fn by(mut self, verdict: &Verdict) -> Self {
         self.rule = verdict.rule.as_ref().map(|rule| rule.id.clone());

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use namzu_types::EgressScheme;
 
-use crate::policy::Pattern;
+use crate::policy::{Pattern, overfills};
 use crate::screen;
 
 /// What is spoken on a connection.
@@ -225,9 +225,10 @@ pub fn is_host_allowed(host: &str, patterns: &[&str]) -> bool {
     let Ok(host) = Host::parse(host) else {
         return false;
     };
-    patterns.iter().any(|pattern| {
-        Pattern::parse(pattern).is_ok_and(|pattern| {
+    patterns.iter().any(|text| {
+        Pattern::parse(text).is_ok_and(|pattern| {
             pattern.matches(&host)
+                && !matches!(&host, Host::Name(name) if overfills(name, text))
                 && pattern.broadness().is_none()
                 && pattern.needs_inward(&[]).is_none()
         })

@@ -11,7 +11,6 @@
 //!
 //! The modules `host`, `policy`, `screen` and the parsers of `http` and `door` do no I/O.
 #![forbid(unsafe_code)]
-#![allow(dead_code, reason = "the doors are still being hung")]
 
 mod audit;
 mod boundary;

@@ -22,6 +22,7 @@ use namzu_types::{EgressLimits, EgressPolicy};
 
 pub use self::decide::decide;
 pub use self::pattern::Pattern;
+pub(crate) use self::pattern::overfills;
 use self::table::Table;
 use crate::{Host, Reason, Scheme, screen};
 

@@ -16,7 +16,7 @@ use crate::lookup::{Answer, Lookup};
 use crate::metrics::Metrics;
 use crate::relay::stock::Stock;
 use crate::screen::Screen;
-use crate::tls::trust::{self, Bundle};
+use crate::tls::trust::Bundle;
 use crate::{Host, Reason};
 
 /// For a name to resolve.
@@ -45,8 +45,9 @@ pub(crate) struct Outside {
 
 impl Outside {
     /// With nothing but a way to resolve names: no roots, no audit, no addresses of its own.
+    #[cfg(test)]
     pub(crate) fn bare(lookup: Arc<dyn Lookup>) -> Self {
-        let (roots, bundle) = trust::of(&[]);
+        let (roots, bundle) = crate::tls::trust::of(&[]);
         Self {
             lookup,
             screen: ArcSwap::default(),

@@ -18,7 +18,6 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use self::wire::{Code, Garbage, Query, Record};
-use super::names;
 use crate::denial::Denial;
 use crate::place::{Ask, Place, Via};
 use crate::stream::Inside;
@@ -151,13 +150,8 @@ async fn decide(place: &Arc<Place>, query: &Query<'_>) -> Result<Found, Denial> 
         request: None,
     };
     let flow = place.admit(ask).await?;
-    let rule = flow.verdict.rule.as_ref();
-    let overfull = rule.is_some_and(|rule| names::overfills(&name, &rule.pattern));
     // Nothing flows: whoever connects to the address is judged again.
     flow.end(None);
-    if overfull {
-        return Err(refuse(Reason::NameTooLong));
-    }
     place.name_asked(&name).map_err(refuse)?;
     if query.kind != wire::A {
         return Ok(Found::Nothing);

@@ -17,10 +17,6 @@ const MOST: usize = 16_384;
 /// Addresses used of each 256: those that look like a network or its broadcast are left out.
 const OF_A_BLOCK: u32 = 254;
 
-/// The longest text that a wildcard may stand for, in bytes. Names of real services stay well below;
-/// it bounds what one look-up could carry to whoever answers for the wildcard's domain.
-const WILDCARD_STANDS_FOR: usize = 100;
-
 /// Names and their addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
@@ -81,19 +77,6 @@ fn place_of(address: Ipv4Addr) -> Option<u32> {
         0 | 255 => None,
         last => Some(offset / 256 * OF_A_BLOCK + last - 1),
     }
-}
-
-/// Whether a name puts more than it may into the place of a rule's wildcard.
-///
-/// Only the length is bounded, not how random the text looks: content networks have hashes for labels,
-/// and a tunnel can speak in words. How many names are asked for in a minute bounds the rest.
-pub(crate) fn overfills(name: &Name, pattern: &str) -> bool {
-    let apex = pattern.trim_start_matches('*');
-    let Some(apex) = apex.strip_prefix('.') else {
-        return false;
-    };
-    let filled = name.as_str().len().saturating_sub(apex.len() + 1);
-    filled > WILDCARD_STANDS_FOR
 }
 
 #[cfg(test)]
@@ -162,27 +145,5 @@ mod tests {
         }
         assert_eq!(names.address(&name("late.example.com")), None);
         assert_eq!(names.address(&name("n0.example.com")), Some(first));
-    }
-
-    #[test]
-    fn a_wildcard_stands_for_no_more_than_a_name_needs() {
-        let long = format!("{0}.{0}.files.example.com", "d".repeat(60));
-        for pattern in [
-            "*.files.example.com",
-            "**.files.example.com",
-            ".files.example.com",
-        ] {
-            assert!(overfills(&name(&long), pattern), "{pattern}");
-            let hashed = "images.6aa30f8b08e16409b46e0173d6de2f56.files.example.com";
-            assert!(!overfills(&name(hashed), pattern), "{pattern}");
-        }
-        assert!(
-            !overfills(&name(&long), &long),
-            "whoever writes a rule may write any name"
-        );
-        assert!(!overfills(
-            &name("files.example.com"),
-            "**.files.example.com"
-        ));
     }
 }

@@ -62,11 +62,6 @@ impl Body {
         }
     }
 
-    /// Whether it is over.
-    pub(crate) const fn ended(&self) -> bool {
-        matches!(self.state, State::End)
-    }
-
     /// What the end of the connection means now: the end of the body, or that it is broken off.
     pub(crate) fn closed(&mut self) -> Result<(), Malformed> {
         match self.state {

@@ -45,14 +45,6 @@ impl Table {
         table
     }
 
-    pub(crate) fn of(names: &[(&str, Vec<IpAddr>)]) -> Self {
-        let table = Self::default();
-        for (name, addresses) in names {
-            table.set(name, addresses);
-        }
-        table
-    }
-
     pub(crate) fn set(&self, name: &str, addresses: &[IpAddr]) {
         let mut names = self.names.lock().unwrap();
         names.insert(name.to_owned(), addresses.to_vec());

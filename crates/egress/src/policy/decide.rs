@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 use super::table::Closeness;
-use super::{Listed, Mode, Question, Rule, Schemes, Snapshot, Verdict, path, special};
+use super::{Listed, Mode, Question, Rule, Schemes, Snapshot, Verdict, path, pattern, special};
 use crate::{Host, Reason, Scheme};
 
 /// Decides. The only function that lets anything out.
@@ -21,15 +21,31 @@ pub fn decide(snapshot: &Snapshot, question: &Question<'_>) -> Verdict {
         Mode::AllowAll => everything(snapshot, question),
         Mode::Listed(listed) => listed.decide(snapshot, question),
     };
-    match question.request {
-        // Either would hand a reflection, or a tunnel, to whoever holds no more than a request.
-        Some((method, _)) if verdict.allows() && is_never_forwarded(method) => Verdict {
-            reason: Reason::TraceRefused,
+    match refused(&verdict, question) {
+        Some(reason) => Verdict {
+            reason,
             inward: Arc::clone(&snapshot.nowhere),
             ..verdict
         },
-        _ => verdict,
+        None => verdict,
     }
+}
+
+/// Why something may not pass although a rule allows it.
+fn refused(verdict: &Verdict, question: &Question<'_>) -> Option<Reason> {
+    if !verdict.allows() {
+        return None;
+    }
+    match question.request {
+        // Either would hand a reflection, or a tunnel, to whoever holds no more than a request.
+        Some((method, _)) if is_never_forwarded(method) => return Some(Reason::TraceRefused),
+        _ => {}
+    }
+    let overfull = matches!(
+        (question.host, &verdict.rule),
+        (Host::Name(name), Some(rule)) if pattern::overfills(name, &rule.pattern)
+    );
+    overfull.then_some(Reason::NameTooLong)
 }
 
 fn is_never_forwarded(method: &str) -> bool {

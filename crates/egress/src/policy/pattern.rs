@@ -13,6 +13,10 @@ use crate::{Host, HostError, Name};
 const MIN_PREFIX_V4: u8 = 8;
 const MIN_PREFIX_V6: u8 = 16;
 
+/// The longest text that a wildcard may stand for, in bytes. Names of real services stay well below;
+/// it bounds what one look-up could carry to whoever answers for the wildcard's domain.
+const WILDCARD_STANDS_FOR: usize = 100;
+
 /// What a rule says of hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Pattern {
@@ -123,6 +127,19 @@ impl fmt::Display for Pattern {
             Self::Range(range) => range.fmt(f),
         }
     }
+}
+
+/// Whether a name puts more than it may into the place of a rule's wildcard.
+///
+/// Only the length is bounded, not how random the text looks: content networks have hashes for labels,
+/// and a tunnel can speak in words. How many names are asked for in a minute bounds the rest.
+pub(crate) fn overfills(name: &Name, pattern: &str) -> bool {
+    let apex = pattern.trim_start_matches('*');
+    let Some(apex) = apex.strip_prefix('.') else {
+        return false;
+    };
+    let filled = name.as_str().len().saturating_sub(apex.len() + 1);
+    filled > WILDCARD_STANDS_FOR
 }
 
 fn near() -> String {

@@ -27,7 +27,7 @@ async fn name_server() -> (SocketAddr, Arc<Lock<Vec<String>>>) {
             answer.metadata.message_type = MessageType::Response;
             answer.metadata.recursion_available = true;
             answer.add_query(question.clone());
-            if name.to_string().to_ascii_lowercase() != "alias.example." {
+            if !name.to_string().eq_ignore_ascii_case("alias.example.") {
                 answer.metadata.response_code = ResponseCode::NXDomain;
             } else {
                 let real = DnsName::from_ascii("Real.example.").unwrap();

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use crate::Reason;
 use crate::policy::testing::{ask, snapshot};
 use crate::policy::{Snapshot, Verdict};
+use crate::{Reason, is_host_allowed};
 
 fn listed() -> Snapshot {
     snapshot(json!({"allowedHosts": ["allowed.test", "*.wild.test"]}))
@@ -39,6 +39,24 @@ fn row_07_a_wildcard_does_not_name_its_apex() {
     assert_eq!(reason("wild.test", 443), Reason::NotListed);
     assert_eq!(reason("a.wild.test", 443), Reason::Allowed);
     assert_eq!(reason("a.b.c.wild.test", 443), Reason::Allowed);
+}
+
+#[test]
+fn a_wildcard_stands_for_no_more_than_a_name_needs() {
+    let long = format!("{0}.{0}.files.test", "d".repeat(60));
+    let hashed = "images.6aa30f8b08e16409b46e0173d6de2f56.files.test";
+    for pattern in ["*.files.test", "**.files.test", ".files.test"] {
+        let rules = snapshot(json!({"allowedHosts": [pattern]}));
+        assert_eq!(ask(&rules, &long, 443).reason, Reason::NameTooLong);
+        assert!(!is_host_allowed(&long, &[pattern]), "{pattern}");
+        assert_eq!(ask(&rules, hashed, 443).reason, Reason::Allowed);
+        let named = snapshot(json!({"allowedHosts": [pattern, long]}));
+        assert_eq!(
+            ask(&named, &long, 443).reason,
+            Reason::Allowed,
+            "whoever writes a rule may write any name"
+        );
+    }
 }
 
 #[test]
@@ -164,5 +182,5 @@ fn a_name_of_very_many_labels_is_answered() {
     let deep = format!("{}allowed.test", "a.".repeat(120));
     assert_eq!(reason(&deep, 443), Reason::NotListed);
     let deep = format!("{}wild.test", "a.".repeat(120));
-    assert_eq!(reason(&deep, 443), Reason::Allowed);
+    assert_eq!(reason(&deep, 443), Reason::NameTooLong);
 }

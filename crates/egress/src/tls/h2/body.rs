@@ -31,7 +31,7 @@ pub(super) enum Stop {
     /// Who sends it broke off.
     From(::h2::Error),
     /// Who gets it does not want it any more.
-    To(::h2::Reason),
+    To,
     /// It may not go on.
     Denied(Reason),
 }
@@ -75,7 +75,7 @@ async fn finish(
     pass.count(fields::size(&trailers)).map_err(Stop::Denied)?;
     pass.trailers(&mut trailers).await.map_err(Stop::Denied)?;
     send(to, pass.rest(), false).await?;
-    to.send_trailers(trailers).map_err(|why| gone(&why))
+    to.send_trailers(trailers).map_err(|_| Stop::To)
 }
 
 /// The next piece, unless whoever would get it goes away meanwhile.
@@ -84,8 +84,7 @@ async fn next(from: &mut RecvStream, to: &mut SendStream<Bytes>) -> Result<Optio
         if let Poll::Ready(piece) = from.poll_data(cx) {
             return Poll::Ready(piece.transpose().map_err(Stop::From));
         }
-        to.poll_reset(cx)
-            .map(|why| Err(Stop::To(why.unwrap_or(::h2::Reason::CANCEL))))
+        to.poll_reset(cx).map(|_| Err(Stop::To))
     })
     .await
 }
@@ -95,7 +94,7 @@ async fn send(to: &mut SendStream<Bytes>, mut piece: Bytes, last: bool) -> Resul
     if piece.is_empty() {
         // An empty frame says nothing but the end.
         return if last {
-            to.send_data(piece, true).map_err(|why| gone(&why))
+            to.send_data(piece, true).map_err(|_| Stop::To)
         } else {
             Ok(())
         };
@@ -104,16 +103,11 @@ async fn send(to: &mut SendStream<Bytes>, mut piece: Bytes, last: bool) -> Resul
         to.reserve_capacity(piece.len());
         let room = match poll_fn(|cx| to.poll_capacity(cx)).await {
             Some(Ok(room)) => room.min(piece.len()),
-            Some(Err(why)) => return Err(gone(&why)),
-            None => return Err(Stop::To(::h2::Reason::CANCEL)),
+            Some(Err(_)) | None => return Err(Stop::To),
         };
         let part = piece.split_to(room);
         let end = last && piece.is_empty();
-        to.send_data(part, end).map_err(|why| gone(&why))?;
+        to.send_data(part, end).map_err(|_| Stop::To)?;
     }
     Ok(())
-}
-
-fn gone(why: &::h2::Error) -> Stop {
-    Stop::To(why.reason().unwrap_or(::h2::Reason::CANCEL))
 }

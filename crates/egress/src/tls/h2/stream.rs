@@ -170,7 +170,7 @@ enum Fault {
     /// The outside broke off.
     Outside(::h2::Reason),
     /// The program inside broke off.
-    Inside(::h2::Reason),
+    Inside,
     /// It may not go on.
     Denied(Reason),
 }
@@ -198,11 +198,11 @@ impl Exchange<'_> {
             let mut pass = Upward { flow: self.flow };
             match carry(&mut body, &mut send, &mut pass).await {
                 // The answer says what the outside thinks of it.
-                Ok(()) | Err(Stop::To(_)) => Ok(()),
+                Ok(()) | Err(Stop::To) => Ok(()),
                 Err(Stop::From(why)) => {
                     let why = why.reason().unwrap_or(::h2::Reason::CANCEL);
                     send.send_reset(why);
-                    Err(Fault::Inside(why))
+                    Err(Fault::Inside)
                 }
                 Err(Stop::Denied(reason)) => {
                     send.send_reset(::h2::Reason::CANCEL);
@@ -239,7 +239,7 @@ impl Exchange<'_> {
         let bodyless = body.is_end_stream();
         let mut send = respond
             .send_response(response, bodyless)
-            .map_err(|why| Fault::Inside(code(&why)))?;
+            .map_err(|_| Fault::Inside)?;
         if bodyless {
             return Ok(());
         }
@@ -247,7 +247,7 @@ impl Exchange<'_> {
             .await
             .map_err(|stop| match stop {
                 Stop::From(why) => Fault::Outside(code(&why)),
-                Stop::To(why) => Fault::Inside(why),
+                Stop::To => Fault::Inside,
                 Stop::Denied(reason) => Fault::Denied(reason),
             })
     }
@@ -262,9 +262,8 @@ async fn head(
     let mut wanted = false;
     let mut last = false;
     poll_fn(|cx| {
-        if let Poll::Ready(why) = respond.poll_reset(cx) {
-            let why = why.unwrap_or(::h2::Reason::CANCEL);
-            return Poll::Ready(Err(Fault::Inside(why)));
+        if respond.poll_reset(cx).is_ready() {
+            return Poll::Ready(Err(Fault::Inside));
         }
         while !last {
             match answer.poll_informational(cx) {
@@ -300,7 +299,7 @@ impl Fault {
                 respond.send_reset(::h2::Reason::REFUSED_STREAM);
                 (After::Leave, Some(Reason::UpstreamBroken))
             }
-            Self::Inside(_) => (After::Stay, None),
+            Self::Inside => (After::Stay, None),
             // It asks to be asked again, or over another protocol.
             Self::Outside(
                 why @ (::h2::Reason::REFUSED_STREAM | ::h2::Reason::HTTP_1_1_REQUIRED),

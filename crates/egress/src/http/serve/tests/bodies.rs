@@ -1,6 +1,7 @@
 //! Bodies, both ways.
 
 use super::*;
+use crate::http::body::{Body, Next};
 
 /// `POST` to the host, with these lines.
 async fn post(scene: &mut Scene, lines: &str) {
@@ -97,13 +98,16 @@ async fn a_body_goes_both_ways_at_once_and_arrives_whole() {
         .position(|four| four == b"\r\n\r\n")
         .unwrap()
         + 4;
-    let mut decoder = crate::http::body::Body::new(Framing::Chunked);
+    let mut decoder = Body::new(Framing::Chunked);
     let mut rest = BytesMut::from(&answer[end..]);
     let mut whole = Vec::new();
-    while let crate::http::body::Next::Data(length) = decoder.next(&mut rest).unwrap() {
-        whole.extend_from_slice(&rest.split_to(length));
-    }
-    assert!(whole == body && decoder.ended());
+    let last = loop {
+        match decoder.next(&mut rest).unwrap() {
+            Next::Data(length) => whole.extend_from_slice(&rest.split_to(length)),
+            last => break last,
+        }
+    };
+    assert!(whole == body && matches!(last, Next::End));
 }
 
 #[tokio::test]
