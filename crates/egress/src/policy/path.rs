@@ -19,26 +19,40 @@ pub(super) fn is_below(path: &str, prefix: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || prefix.ends_with('/'))
 }
 
-/// Some servers drop `;…` before they look at a segment.
+/// Some servers drop `;…` before they look at a segment, also where a proxy before them has decoded it; and
+/// file systems of Windows drop spaces at its end.
 fn is_plain_segment(segment: &str) -> bool {
-    let name = segment.split(';').next().unwrap_or(segment);
-    !matches!(name, "." | "..")
+    let ends = |at: &usize| {
+        let rest = &segment.as_bytes()[*at..];
+        rest.starts_with(b";")
+            || rest
+                .get(..3)
+                .is_some_and(|code| code.eq_ignore_ascii_case(b"%3b"))
+    };
+    let end = (0..segment.len()).find(ends);
+    let name = end.and_then(|end| segment.get(..end)).unwrap_or(segment);
+    !(name.starts_with('.') && matches!(&*name.replace("%20", ""), "." | ".."))
 }
 
 fn is_plainly_encoded(bytes: &[u8]) -> bool {
     let mut rest = bytes;
+    let mut before = 0;
     while let Some(at) = memchr::memchr(b'%', rest) {
         let Some(byte) = rest.get(at + 1..at + 3).and_then(hex) else {
             return false;
         };
-        // `%25` is decoded to the `%` of another code by whoever decodes twice; 0xc0 and 0xc1 begin the
-        // long spellings of ASCII that no UTF-8 has.
+        // `%25` is decoded to the `%` of another code by whoever decodes twice.
+        if matches!(byte, 0..=0x1f | b'.' | b'/' | b'\\' | b'%' | 0x7f) {
+            return false;
+        }
+        // The long spellings of ASCII that no UTF-8 has, in two, three and four bytes.
         if matches!(
-            byte,
-            0..=0x1f | b'.' | b'/' | b'\\' | b'%' | 0x7f | 0xc0 | 0xc1
+            (before, byte),
+            (_, 0xc0 | 0xc1) | (0xe0, 0x80..=0x9f) | (0xf0, 0x80..=0x8f)
         ) {
             return false;
         }
+        before = byte;
         rest = &rest[at + 3..];
     }
     true

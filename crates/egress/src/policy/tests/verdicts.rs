@@ -237,6 +237,9 @@ fn a_path_that_servers_read_differently_satisfies_no_restricted_rule() {
         "/v1\\a",
         "/v1/..;/a",
         "/v1/.;x/a",
+        "/v1/..%3bx/a",
+        "/v1/..%3B/a",
+        "/v1/..%20/a",
         "/%252e%252e/",
         "/%00",
         "/%0a",
@@ -246,11 +249,24 @@ fn a_path_that_servers_read_differently_satisfies_no_restricted_rule() {
         "/a b",
         "/é",
         "/%c0%ae",
+        "/v1/%e0%80%ae%E0%80%AE/a",
+        "/v1%e0%80%afadmin",
+        "/v1%f0%80%80%afadmin",
         "/a?b",
         "/a#b",
         "/%+1",
     ] {
         assert_eq!(get(&listed, "GET", path).0, Reason::PathNotListed, "{path}");
+    }
+    for path in [
+        "/.git/config",
+        "/a..b/...c",
+        "/a%20b",
+        "/%e0%b8%81",
+        "/%f0%9f%98%80",
+        "/a;v=1/b",
+    ] {
+        assert_eq!(get(&listed, "GET", path).0, Reason::Allowed, "{path}");
     }
     let open = snapshot(json!({"allowedHosts": ["api.test"]}));
     assert_eq!(get(&open, "GET", "/v1/../admin").0, Reason::Allowed);
