@@ -3,8 +3,9 @@
 //! Each line carries the hash of the line before it (`prev`) and counts up (`seq`), so that a line that was
 //! changed, taken out or put in is [seen](verify). Lines cut off the end are not: compare the count.
 //!
-//! Lines are written by a thread of their own. What is admitted waits while its queue is full, and is denied
-//! while the medium fails: nothing is let out that cannot be recorded.
+//! Lines are written by a thread of their own. What is admitted waits while too many lines of its sandbox
+//! do, and is denied while the medium fails: nothing is let out that cannot be recorded. Each sandbox has
+//! its own room in the queue, so that one that is refused without end holds back nobody else.
 
 mod chain;
 mod file;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 pub use self::chain::{VerifyError, verify};
 pub use self::file::AuditFile;
 pub(crate) use self::line::{Event, Line};
-use self::writer::Writer;
+use self::writer::{Room, Writer};
 use crate::Reason;
 use crate::metrics::Metrics;
 
@@ -43,9 +44,9 @@ pub trait AuditSink: Debug + Send + Sync {
     }
 }
 
-/// Writes audit lines; by default nowhere.
+/// Writes audit lines; by default nowhere. Clones have the same room.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Audit(Option<Arc<Writer>>);
+pub(crate) struct Audit(Option<(Arc<Writer>, Room)>);
 
 impl Audit {
     /// Writes to `sink` from now on.
@@ -54,7 +55,14 @@ impl Audit {
     ///
     /// What it says about its last line, and those of starting a thread.
     pub(crate) fn start(sink: Arc<dyn AuditSink>, metrics: Arc<Metrics>) -> std::io::Result<Self> {
-        Ok(Self(Some(Arc::new(Writer::start(sink, metrics)?))))
+        let writer = Arc::new(Writer::start(sink, metrics)?);
+        Ok(Self(Some((writer, Room::default()))))
+    }
+
+    /// For another sandbox, with room of its own.
+    pub(crate) fn share(&self) -> Self {
+        let writer = self.0.as_ref();
+        Self(writer.map(|(writer, _)| (Arc::clone(writer), Room::default())))
     }
 
     /// Whether there is anybody to write to.
@@ -70,14 +78,14 @@ impl Audit {
     pub(crate) async fn ready(&self) -> Result<(), Reason> {
         match &self.0 {
             None => Ok(()),
-            Some(writer) => writer.ready().await,
+            Some((writer, room)) => writer.ready(room).await,
         }
     }
 
     /// Writes a line.
     pub(crate) fn write(&self, line: &Line<'_>) {
-        if let Some(writer) = &self.0 {
-            writer.push(line);
+        if let Some((writer, room)) = &self.0 {
+            writer.push(line, room);
         }
     }
 }

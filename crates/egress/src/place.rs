@@ -23,6 +23,7 @@ use tokio::sync::Mutex;
 pub(crate) use self::flow::Flow;
 pub(crate) use self::regime::Regime;
 use self::registry::Registry;
+use crate::audit::Audit;
 use crate::boundary::Outside;
 use crate::denial::Denial;
 use crate::door::names::Names;
@@ -96,6 +97,7 @@ pub(crate) struct Ask {
 pub(crate) struct Place {
     pub(crate) id: SandboxId,
     pub(crate) outside: Arc<Outside>,
+    pub(crate) audit: Audit,
     pub(crate) regime: ArcSwap<Regime>,
     pub(crate) limiter: Arc<Limiter>,
     pub(crate) names: Names,
@@ -131,6 +133,7 @@ impl Place {
     ) -> Arc<Self> {
         Arc::new(Self {
             id,
+            audit: outside.audit.share(),
             outside,
             limiter: Arc::new(Limiter::new(&regime.limits)),
             regime: ArcSwap::from_pointee(regime),
@@ -161,7 +164,7 @@ impl Place {
 
     /// All that may have to be waited for before a decision; and what the flow will count as.
     async fn prepare(self: &Arc<Self>, via: Via) -> Result<Option<Permit>, Reason> {
-        self.outside.audit.ready().await?;
+        self.audit.ready().await?;
         if self.flows.closed() {
             return Err(Reason::Closed);
         }

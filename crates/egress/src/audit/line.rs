@@ -110,6 +110,13 @@ impl<'a> Line<'a> {
     }
 }
 
+impl Line<'_> {
+    /// Whether it says that nothing happened.
+    pub(super) fn refuses(&self) -> bool {
+        matches!(self.event, Event::Decision) && self.verdict == Some("deny")
+    }
+}
+
 /// Milliseconds since 1970; 0 on a host whose clock is before that.
 pub(crate) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);

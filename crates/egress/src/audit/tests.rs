@@ -22,6 +22,17 @@ impl AuditSink for Memory {
     }
 }
 
+/// A medium that takes its time until it is told.
+#[derive(Debug)]
+struct Slow(Mutex<std::sync::mpsc::Receiver<()>>);
+
+impl AuditSink for Slow {
+    fn write(&self, _: &[u8]) -> io::Result<()> {
+        let _ = self.0.lock().unwrap().recv();
+        Ok(())
+    }
+}
+
 /// Waits for what another thread does.
 pub(crate) async fn until(mut what: impl AsyncFnMut() -> bool) {
     let patience = std::time::Instant::now() + std::time::Duration::from_secs(30);
@@ -95,15 +106,6 @@ async fn nothing_is_ready_while_the_disk_is_full_and_all_is_once_it_is_not() {
 
 #[tokio::test]
 async fn a_queue_that_is_full_holds_back_what_would_be_admitted() {
-    /// A medium that takes its time until it is told.
-    #[derive(Debug)]
-    struct Slow(Mutex<std::sync::mpsc::Receiver<()>>);
-    impl AuditSink for Slow {
-        fn write(&self, _: &[u8]) -> io::Result<()> {
-            let _ = self.0.lock().unwrap().recv();
-            Ok(())
-        }
-    }
     let (go, gate) = std::sync::mpsc::channel();
     let audit = Audit::start(Arc::new(Slow(Mutex::new(gate))), Arc::default()).unwrap();
     // One batch is at the writer, so fill until it is the queue that is full.
@@ -118,6 +120,37 @@ async fn a_queue_that_is_full_holds_back_what_would_be_admitted() {
     assert!(waits.is_err(), "{waits:?}");
     drop(go);
     ready.await.unwrap();
+}
+
+#[tokio::test]
+async fn one_sandbox_that_is_refused_without_end_holds_back_no_other() {
+    let (go, gate) = std::sync::mpsc::channel();
+    let metrics = Arc::new(Metrics::default());
+    let audit = Audit::start(Arc::new(Slow(Mutex::new(gate))), Arc::clone(&metrics)).unwrap();
+    let (greedy, other) = (audit.share(), audit.share());
+    let refusal = Line {
+        verdict: Some("deny"),
+        ..line("a.example")
+    };
+    for _ in 0..100_000 {
+        greedy.write(&refusal);
+    }
+    let ready = tokio::time::timeout(std::time::Duration::ZERO, other.ready()).await;
+    ready.expect("it does not wait").unwrap();
+    let lost = || metrics.audit_lost.load(Ordering::Relaxed);
+    let counted = lost();
+    assert!(counted > 80_000, "{counted}");
+    other.write(&refusal);
+    greedy.write(&line("b.example"));
+    assert_eq!(
+        lost(),
+        counted,
+        "what is let out is written whatever was refused"
+    );
+    let waits = tokio::time::timeout(std::time::Duration::ZERO, greedy.ready()).await;
+    assert!(waits.is_err(), "{waits:?}");
+    drop(go);
+    greedy.ready().await.unwrap();
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,10 +15,12 @@ use super::{AuditSink, Line};
 use crate::Reason;
 use crate::metrics::Metrics;
 
-/// Lines that may wait. What is admitted waits for room among these.
+/// Lines of one sandbox that may wait. What is admitted waits for room among these.
 const ROOM: usize = 4096;
-/// Lines that may wait at all: refusals and ends, which are not held back. There are no more ends than
-/// flows that were admitted while there was room.
+/// Lines of one sandbox that may wait before its refusals, which are not held back, are only counted.
+const ROOM_FOR_REFUSALS: usize = 2 * ROOM;
+/// Lines that may wait at all. Ends are not held back either, but there are no more of them than flows that
+/// were admitted while there was room.
 const MOST: usize = 1 << 16;
 /// How long something that is to be admitted waits for room.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -40,10 +42,19 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    /// JSON objects without their closing brace.
-    lines: VecDeque<String>,
+    lines: VecDeque<Waiting>,
     over: bool,
 }
+
+struct Waiting {
+    /// A JSON object without its closing brace.
+    text: String,
+    of: Room,
+}
+
+/// How many lines of one sandbox wait, those that are being written among them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Room(Arc<AtomicUsize>);
 
 impl fmt::Debug for Writer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -57,11 +68,18 @@ impl Shared {
     }
 
     /// Whether something may be admitted now; `None` while that has to wait.
-    fn ready(&self) -> Option<Result<(), Reason>> {
+    fn ready(&self, room: &Room) -> Option<Result<(), Reason>> {
         if self.failing.load(Acquire) {
             return Some(Err(Reason::AuditFailed));
         }
-        (self.queue().lines.len() < ROOM).then_some(Ok(()))
+        (room.0.load(Acquire) < ROOM && self.queue().lines.len() < MOST).then_some(Ok(()))
+    }
+
+    /// A line of a sandbox was written.
+    fn written(&self, of: &Room) {
+        if of.0.fetch_sub(1, Release) == ROOM {
+            self.drained.notify_waiters();
+        }
     }
 
     /// The state of the medium changed.
@@ -96,31 +114,35 @@ impl Writer {
         Ok(Self(shared))
     }
 
-    pub(super) async fn ready(&self) -> Result<(), Reason> {
-        match self.0.ready() {
+    pub(super) async fn ready(&self, room: &Room) -> Result<(), Reason> {
+        match self.0.ready(room) {
             Some(now) => now,
             // Rare, and waited for by many: not part of what every flow keeps.
-            None => Box::pin(self.room()).await,
+            None => Box::pin(self.wait(room)).await,
         }
     }
 
-    async fn room(&self) -> Result<(), Reason> {
-        let room = async {
+    async fn wait(&self, room: &Room) -> Result<(), Reason> {
+        let wait = async {
             loop {
                 // Before the look: what is told between the two is not missed.
                 let drained = self.0.drained.notified();
-                if let Some(now) = self.0.ready() {
+                if let Some(now) = self.0.ready(room) {
                     return now;
                 }
                 drained.await;
             }
         };
-        tokio::time::timeout(PATIENCE, room)
+        tokio::time::timeout(PATIENCE, wait)
             .await
             .unwrap_or(Err(Reason::AuditFailed))
     }
 
-    pub(super) fn push(&self, line: &Line<'_>) {
+    pub(super) fn push(&self, line: &Line<'_>, room: &Room) {
+        if line.refuses() && room.0.load(Acquire) >= ROOM_FOR_REFUSALS {
+            self.0.metrics.audit_lost.fetch_add(1, Relaxed);
+            return;
+        }
         // Data of ours with no maps in it: this does not fail.
         let Ok(mut text) = serde_json::to_string(line) else {
             return;
@@ -132,7 +154,11 @@ impl Writer {
             self.0.metrics.audit_lost.fetch_add(1, Relaxed);
             return;
         }
-        queue.lines.push_back(text);
+        room.0.fetch_add(1, Release);
+        queue.lines.push_back(Waiting {
+            text,
+            of: room.clone(),
+        });
         drop(queue);
         self.0.filled.notify_one();
     }
@@ -161,12 +187,13 @@ fn write(shared: &Shared, sink: &dyn AuditSink, mut link: Link) {
         let batch = std::mem::take(&mut queue.lines);
         drop(queue);
         shared.drained.notify_waiters();
-        for open in batch {
-            let line = link.close(&open);
+        for waiting in batch {
+            let line = link.close(&waiting.text);
             if !persist(shared, sink, line.as_bytes()) {
                 return;
             }
             link.advance(line.as_bytes());
+            shared.written(&waiting.of);
         }
     }
 }

@@ -175,14 +175,14 @@ impl Flow {
 
     /// The TLS server name that the program inside sent, for the audit.
     pub(crate) fn saw_server_name(&self, name: &str) {
-        if self.place.outside.audit.wanted() {
+        if self.place.audit.wanted() {
             locked(&self.entry.seen).sni = Some(crate::denial::shown(name));
         }
     }
 
     /// The protocol that both sides of TLS agreed on, for the audit.
     pub(crate) fn saw_protocol(&self, alpn: &[u8]) {
-        if self.place.outside.audit.wanted() {
+        if self.place.audit.wanted() {
             let alpn = String::from_utf8_lossy(alpn);
             locked(&self.entry.seen).alpn = Some(crate::denial::shown(&alpn));
         }

@@ -18,10 +18,10 @@ impl Place {
     /// Records a denial that was found out before there was a question to decide: malformed bytes.
     pub(crate) fn refuse(&self, via: Via, raw: &str, reason: Reason) -> Denial {
         self.outside.metrics.decided(via, reason);
-        if self.outside.audit.wanted() {
+        if self.audit.wanted() {
             let mut line = self.line(Event::Decision, via, reason);
             line.raw = (!raw.is_empty()).then(|| shown(raw));
-            self.outside.audit.write(&line);
+            self.audit.write(&line);
         }
         Denial::bare(reason)
     }
@@ -29,9 +29,9 @@ impl Place {
     /// Records a denial of something that was not admitted.
     pub(super) fn denied(&self, ask: &Ask, reason: Reason, verdict: Option<&Verdict>) -> Denial {
         self.outside.metrics.decided(ask.via, reason);
-        if self.outside.audit.wanted() {
+        if self.audit.wanted() {
             let line = self.decision(ask, reason, verdict);
-            self.outside.audit.write(&line);
+            self.audit.write(&line);
         }
         denial(ask, reason, verdict)
     }
@@ -45,13 +45,13 @@ impl Place {
     ) -> Denial {
         self.outside.metrics.decided(flow.ask.via, reason);
         let _ = flow.entry.failed.set(reason);
-        if self.outside.audit.wanted() {
+        if self.audit.wanted() {
             let seen = locked(&flow.entry.seen);
             let mut line = self.decision(&flow.ask, reason, verdict);
             line.flow = Some(flow.entry.number);
             line.ips = &seen.ips;
             line.chain = seen.chain.get(..CHAIN).unwrap_or(&seen.chain);
-            self.outside.audit.write(&line);
+            self.audit.write(&line);
         }
         denial(&flow.ask, reason, verdict)
     }
@@ -59,10 +59,10 @@ impl Place {
     /// Records that something was admitted.
     pub(super) fn admitted(&self, flow: &Flow) {
         self.outside.metrics.decided(flow.ask.via, Reason::Allowed);
-        if self.outside.audit.wanted() {
+        if self.audit.wanted() {
             let mut line = self.decision(&flow.ask, Reason::Allowed, Some(&flow.verdict));
             line.flow = Some(flow.entry.number);
-            self.outside.audit.write(&line);
+            self.audit.write(&line);
         }
     }
 
@@ -79,7 +79,7 @@ impl Place {
         if entry.why().is_some() {
             self.outside.metrics.cut.fetch_add(1, Relaxed);
         }
-        if flow.ask.via == Via::Dns || !self.outside.audit.wanted() {
+        if flow.ask.via == Via::Dns || !self.audit.wanted() {
             return;
         }
         let why = entry.failed.get().copied().or_else(|| entry.why());
@@ -98,17 +98,17 @@ impl Place {
         let lasted = entry.began.elapsed().as_millis();
         line.ms = Some(u64::try_from(lasted).unwrap_or(u64::MAX));
         line.cut = entry.why().map(|_| 1);
-        self.outside.audit.write(&line);
+        self.audit.write(&line);
     }
 
     /// Records that another policy is in force.
     pub(super) fn changed(&self, generation: u64, kept: usize, cut: usize) {
         self.outside.metrics.changes.fetch_add(1, Relaxed);
-        if self.outside.audit.wanted() {
+        if self.audit.wanted() {
             let mut line = Line::new(Event::Policy, self.id.as_str(), generation);
             line.kept = u64::try_from(kept).ok();
             line.cut = u64::try_from(cut).ok();
-            self.outside.audit.write(&line);
+            self.audit.write(&line);
         }
     }
 
