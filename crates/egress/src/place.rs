@@ -30,6 +30,7 @@ use crate::door::names::Names;
 use crate::http::pool::Pool;
 use crate::limits::{Limiter, Permit};
 use crate::policy::{self, Question, Verdict};
+use crate::relay::stock::Lent;
 use crate::tls::ca::Ca;
 use crate::tls::upstream::Upstream;
 use crate::{Host, Name, Reason, Scheme};
@@ -100,6 +101,8 @@ pub(crate) struct Place {
     pub(crate) audit: Audit,
     pub(crate) regime: ArcSwap<Regime>,
     pub(crate) limiter: Arc<Limiter>,
+    /// Pipes that its flows have.
+    pub(crate) lent: Lent,
     pub(crate) names: Names,
     pub(crate) pool: Pool,
     pub(crate) upstream: Upstream,
@@ -137,6 +140,7 @@ impl Place {
             outside,
             limiter: Arc::new(Limiter::new(&regime.limits)),
             regime: ArcSwap::from_pointee(regime),
+            lent: Lent::default(),
             names: Names::default(),
             pool: Pool::default(),
             upstream: Upstream::default(),

@@ -47,10 +47,9 @@ pub(crate) async fn broken(socket: &TcpStream) {
 async fn one_way(meter: &Meter<'_>, way: Way, from: &TcpStream, to: &TcpStream) -> Result<(), End> {
     loop {
         from.readable().await.map_err(|_| End::Broken)?;
-        let burst = match meter.stock.pipe() {
-            Ok(mut pipe) => spliced(meter, way, from, to, &mut pipe).await?,
-            // Out of descriptors.
-            Err(_) => Burst::Refused,
+        let burst = match meter.stock.pipe(&meter.flow.place.lent) {
+            Some(mut pipe) => spliced(meter, way, from, to, &mut pipe).await?,
+            None => Burst::Refused,
         };
         let burst = match burst {
             Burst::Refused => copied(meter, way, from, to).await?,

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
@@ -12,6 +14,9 @@ use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 pub(super) const PIPE: usize = 256 * 1024;
 /// What a buffer holds.
 const BUFFER: usize = 64 * 1024;
+/// The most pipes that the flows of one sandbox have at once: each costs the host process two descriptors,
+/// for as long as a peer likes to take nothing. Further flows are carried through buffers.
+const LENT: usize = 64;
 /// The most that lie idle, of each.
 const IDLE_PIPES: usize = 64;
 const IDLE_BUFFERS: usize = 16;
@@ -23,6 +28,10 @@ pub(crate) struct Stock {
     buffers: Mutex<Vec<Box<[u8]>>>,
 }
 
+/// How many pipes one sandbox has borrowed.
+#[derive(Debug, Default)]
+pub(crate) struct Lent(AtomicUsize);
+
 struct Ends {
     read: OwnedFd,
     write: OwnedFd,
@@ -31,6 +40,7 @@ struct Ends {
 /// A borrowed pipe. An empty one goes back when dropped; one that holds bytes is closed with them.
 pub(super) struct Pipe<'a> {
     stock: &'a Stock,
+    lent: &'a Lent,
     /// Absent only while it is dropped.
     ends: Option<Ends>,
     /// How many bytes are in it.
@@ -49,18 +59,23 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Stock {
-    /// Borrows a pipe.
-    pub(super) fn pipe(&self) -> io::Result<Pipe<'_>> {
-        let idle = locked(&self.pipes).pop();
-        let ends = match idle {
-            Some(ends) => ends,
-            None => Ends::new()?,
-        };
-        Ok(Pipe {
+    /// Borrows a pipe for the sandbox that has `lent`; `None` where it has enough, or there are none.
+    pub(super) fn pipe<'a>(&'a self, lent: &'a Lent) -> Option<Pipe<'a>> {
+        lent.0
+            .fetch_update(Relaxed, Relaxed, |now| (now < LENT).then_some(now + 1))
+            .ok()?;
+        let mut pipe = Pipe {
             stock: self,
-            ends: Some(ends),
+            lent,
+            ends: None,
             held: 0,
-        })
+        };
+        let idle = locked(&self.pipes).pop();
+        pipe.ends = Some(match idle {
+            Some(ends) => ends,
+            None => Ends::new().ok()?,
+        });
+        Some(pipe)
     }
 
     /// Borrows a buffer.
@@ -107,6 +122,7 @@ impl Pipe<'_> {
 
 impl Drop for Pipe<'_> {
     fn drop(&mut self) {
+        self.lent.0.fetch_sub(1, Relaxed);
         if let Some(ends) = self.ends.take()
             && self.held == 0
         {

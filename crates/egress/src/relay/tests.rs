@@ -272,3 +272,24 @@ async fn an_idle_flow_is_small() {
     let size = size_of_val(&future);
     assert!(size < 2048, "{size}");
 }
+
+#[tokio::test]
+async fn a_sandbox_whose_peers_take_nothing_does_not_take_all_descriptors() {
+    let flow = flow().await;
+    let place = Arc::clone(&flow.place);
+    let lent: Vec<_> = std::iter::from_fn(|| place.outside.stock.pipe(&place.lent))
+        .take(1000)
+        .collect();
+    assert_eq!(lent.len(), 64);
+    let other = stock::Lent::default();
+    assert!(
+        place.outside.stock.pipe(&other).is_some(),
+        "another sandbox has its own"
+    );
+    // Its flows go on without.
+    let mut scene = carried(flow, b"").await;
+    scene.program.write_all(b"up").await.unwrap();
+    expect(&mut scene.server, b"up").await;
+    drop(lent);
+    assert!(place.outside.stock.pipe(&place.lent).is_some());
+}
