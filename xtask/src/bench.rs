@@ -1,4 +1,10 @@
-//! `cargo xtask bench process`: the figures of `docs/benchmarks.md`, with the peers installed.
+//! `cargo xtask bench`: the figures of `docs/benchmarks.md`, with the peers installed.
+
+mod egress;
+mod process;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -8,24 +14,28 @@ use crate::system;
 const PEERS: &str = "bench-peers";
 const SRT: &str = "@anthropic-ai/sandbox-runtime";
 
-/// Installs the peers, builds the command line and runs one group of benchmarks.
+/// Installs the peers and runs one group of benchmarks.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    let Some((group, rest)) = arguments.split_first() else {
-        bail!("which one? `cargo xtask bench process`")
-    };
-    if group != "process" {
-        bail!("no benchmark is called `{group}`; there is `process`");
+    match arguments.split_first() {
+        Some((group, rest)) if group == "process" => process::run(rest),
+        Some((group, rest)) if group == "egress" => egress::run(rest),
+        Some((group, _)) => {
+            bail!("no benchmark is called `{group}`; there are `process` and `egress`")
+        }
+        None => bail!("which one? `cargo xtask bench process` or `cargo xtask bench egress`"),
     }
-    system::ensure("bwrap", "bubblewrap")?;
+}
+
+/// The folder of the peers, with srt in it.
+fn peers(target: &Path) -> Result<PathBuf> {
     for (program, package) in [
-        ("firejail", "firejail"),
+        ("bwrap", "bubblewrap"),
         ("socat", "socat"),
         ("rg", "ripgrep"),
         ("npm", "npm"),
     ] {
         system::ensure(program, package)?;
     }
-    let target = system::target()?;
     let peers = target.join(PEERS);
     std::fs::create_dir_all(&peers).context("cannot make a folder for the peers")?;
     if !peers.join("node_modules/.bin/srt").exists() {
@@ -36,26 +46,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
                 .current_dir(&peers),
         )?;
     }
-    system::run(system::cargo().args([
-        "build",
-        "--quiet",
-        "--release",
-        "--package",
-        "namzu-sandbox-cli",
-    ]))?;
-    system::run(
-        system::cargo()
-            .args([
-                "bench",
-                "--quiet",
-                "--package",
-                "namzu-sandbox",
-                "--bench",
-                "process",
-                "--",
-            ])
-            .args(rest)
-            .env("NAMZU_BENCH_PEERS", &peers)
-            .env("NAMZU_BENCH_CLI", target.join("release/namzu-sandbox")),
-    )
+    Ok(peers)
+}
+
+/// The command that runs a benchmark; what is added are its arguments.
+fn bench(name: &str, peers: &Path) -> Command {
+    let mut cargo = system::cargo();
+    cargo
+        .args(["bench", "--quiet", "--package", "namzu-sandbox", "--bench"])
+        .args([name, "--"])
+        .env("NAMZU_BENCH_PEERS", peers);
+    cargo
 }

@@ -18,7 +18,7 @@ cargo xtask VERB
 
   quickstart           build the command line and run one program in a sandbox
   test [ARGUMENTS]     run every test; the arguments go to `cargo test`
-  bench GROUP          measure, e.g. `bench process`
+  bench GROUP          measure: `bench process`, `bench egress [--soak]`
   codegen [--check]    write (or compare) the schema and the pages made from the code
   tidy                 check what neither the compiler nor clippy checks
 ";
