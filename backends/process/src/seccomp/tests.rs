@@ -260,7 +260,7 @@ fn among_the_hosts_files_no_socket_leads_to_a_path() {
     let call = |nr, args: &[u64]| call_by(&strict, nr, args);
     let unix = libc::AF_UNIX as u64;
     for kind in [libc::SOCK_STREAM, libc::SOCK_DGRAM, libc::SOCK_SEQPACKET] {
-        let kind = (kind | libc::SOCK_CLOEXEC) as u64;
+        let kind = u64::from((kind | libc::SOCK_CLOEXEC).cast_unsigned());
         assert_eq!(call(libc::SYS_socket, &[unix, kind, 0]), NO_SUCH_FAMILY);
     }
     for (kind, answer) in [
@@ -270,7 +270,7 @@ fn among_the_hosts_files_no_socket_leads_to_a_path() {
         (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, NO_SUCH_PROTOCOL),
         (libc::SOCK_RAW, NO_SUCH_PROTOCOL),
     ] {
-        let args = [unix, kind as u64, 0];
+        let args = [unix, u64::from(kind.cast_unsigned()), 0];
         assert_eq!(call(libc::SYS_socketpair, &args), answer, "{kind}");
     }
     let inet = libc::AF_INET as u64;
