@@ -11,6 +11,16 @@ const SDKS: &str = "tmp/e2b-sdk";
 const PYTHON_SDKS: &[&str] = &["2.63.0", "2.37.1"];
 const NODE_SDK: &str = "2.51.0";
 
+/// Where the tests of guests look, likewise, and the libraries that are guests.
+const GUESTS: &str = "tmp/guests";
+const GUEST_LIBRARIES: &[&str] = &[
+    "aiohttp==3.14.5",
+    "grpcio==1.85.3",
+    "httpx==0.28.1",
+    "requests==2.34.2",
+    "websockets==17.4",
+];
+
 /// Runs the whole workspace's tests; `arguments` go to `cargo test`.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     system::ensure("bwrap", "bubblewrap")?;
@@ -19,6 +29,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         ("node", "nodejs"),
         ("npm", "npm"),
         ("git", "git"),
+        ("ip", "iproute2"),
+        ("curl", "curl"),
+        ("wget", "wget"),
+        ("ssh", "openssh-client"),
+        ("go", "golang-go"),
+        ("javac", "default-jdk-headless"),
     ] {
         if let Err(missing) = system::ensure(program, package) {
             say(&format!(
@@ -26,10 +42,20 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             ));
         }
     }
-    if let Err(why) = install_sdks(&system::target()?.join(SDKS)) {
-        say(&format!(
-            "{why:#}: the tests that need it will be ignored, or fail where NAMZU_REQUIRE names e2b-sdk"
-        ));
+    if !system::on_path("sshd") {
+        // Not installed here: a distribution starts it right away, for everybody to connect to.
+        say("there is no `sshd` (openssh-server): the test of git over ssh will be ignored");
+    }
+    let target = system::target()?;
+    for (required, installed) in [
+        ("e2b-sdk", install_sdks(&target.join(SDKS))),
+        ("guests", install_guests(&target.join(GUESTS))),
+    ] {
+        if let Err(why) = installed {
+            say(&format!(
+                "{why:#}: the tests that need it will be ignored, or fail where NAMZU_REQUIRE names {required}"
+            ));
+        }
     }
     system::run(
         system::cargo()
@@ -48,20 +74,7 @@ fn install_sdks(root: &Path) -> Result<()> {
     std::fs::create_dir_all(root).context("cannot make a folder for the SDKs")?;
     for version in PYTHON_SDKS {
         install(&root.join(format!("python-{version}")), |folder| {
-            if system::run(system::command("python3").args(["-m", "venv"]).arg(folder)).is_err() {
-                // Debian ships venv apart from Python.
-                system::ensure("python3-venv", "python3-venv").ok();
-                system::run(
-                    system::command("python3")
-                        .args(["-m", "venv", "--clear"])
-                        .arg(folder),
-                )?;
-            }
-            system::run(system::command(folder.join("bin/pip")).args([
-                "install",
-                "--quiet",
-                &format!("e2b=={version}"),
-            ]))
+            python(folder, &[&format!("e2b=={version}")])
         })?;
     }
     install(&root.join(format!("node-{NODE_SDK}")), |folder| {
@@ -75,6 +88,32 @@ fn install_sdks(root: &Path) -> Result<()> {
                 .current_dir(folder),
         )
     })
+}
+
+/// Libraries that go through the egress boundary without being changed.
+fn install_guests(root: &Path) -> Result<()> {
+    std::fs::create_dir_all(root).context("cannot make a folder for the guests")?;
+    install(&root.join("python"), |folder| {
+        python(folder, GUEST_LIBRARIES)
+    })
+}
+
+/// A Python of its own with these packages.
+fn python(folder: &Path, packages: &[&str]) -> Result<()> {
+    if system::run(system::command("python3").args(["-m", "venv"]).arg(folder)).is_err() {
+        // Debian ships venv apart from Python.
+        system::ensure("python3-venv", "python3-venv").ok();
+        system::run(
+            system::command("python3")
+                .args(["-m", "venv", "--clear"])
+                .arg(folder),
+        )?;
+    }
+    system::run(
+        system::command(folder.join("bin/pip"))
+            .args(["install", "--quiet"])
+            .args(packages),
+    )
 }
 
 /// Fills a folder once: a half-filled one does not count.
