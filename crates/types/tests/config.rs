@@ -631,32 +631,6 @@ fn the_schemas_use_no_keyword_that_the_validator_ignores() {
 }
 
 #[test]
-fn a_literal_credential_of_a_policy_is_checked_and_never_written_out() {
-    let mut config = read(&json!({
-        "backend": {"tier": "process"},
-        "defaultEgress": {
-            "kind": "static",
-            "credentials": {"key": {"mode": "inject", "source": {"env": "KEY"}, "header": "x-key"}},
-        },
-    }));
-    let Some(EgressPolicy::Static { credentials, .. }) = &mut config.default_egress else {
-        panic!("not static");
-    };
-    for credential in credentials.values_mut() {
-        let (namzu_types::EgressCredential::Inject { source, .. }
-        | namzu_types::EgressCredential::Sentinel { source, .. }) = credential;
-        *source = ValueSource::Value(namzu_types::Secret::new("hush"));
-    }
-    config.validate().expect("valid");
-    config.to_json().expect_err("it holds a literal secret");
-    let json = config.dangerous_to_json_with_secrets().expect("a literal");
-    assert_eq!(
-        json["defaultEgress"]["credentials"]["key"]["source"],
-        "hush"
-    );
-}
-
-#[test]
 fn rules_of_an_egress_policy_are_checked_with_the_rest() {
     refused(
         &json!({"backend": {"tier": "process"}, "defaultEgress": {

@@ -1,3 +1,5 @@
+//! What is written of what happens, and what becomes of it when the medium fails.
+
 use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,3 +1,5 @@
+//! A boundary as its users have it, with a sandbox's doors on loopback.
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
 use namzu_core::egress::PROXY_PORT;

@@ -1,3 +1,5 @@
+//! Policies: what is refused of them, and what they decide.
+
 mod attacks;
 mod credentials;
 mod load;

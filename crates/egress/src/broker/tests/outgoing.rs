@@ -1,3 +1,5 @@
+//! Secrets and stand-ins in requests.
+
 use super::*;
 
 fn basic(user_pass: &str) -> String {

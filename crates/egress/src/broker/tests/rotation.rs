@@ -1,3 +1,5 @@
+//! Sources whose values change, fail and recover.
+
 use super::*;
 
 /// A broker with one credential, and the value that it puts into a request.

@@ -1,3 +1,5 @@
+//! Secrets in what comes back.
+
 use super::*;
 
 async fn scrub(credential: EgressCredential) -> (Scrub, Broker) {

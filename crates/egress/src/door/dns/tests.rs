@@ -1,3 +1,5 @@
+//! What is answered to look-ups, and what nobody outside hears of.
+
 use std::sync::atomic::Ordering;
 
 use hickory_proto::op::{Edns, Message, Query as Question};

@@ -1,3 +1,5 @@
+//! Connections to the addresses of names.
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

@@ -1,3 +1,5 @@
+//! What programs say to the proxy port, and what they are answered.
+
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;

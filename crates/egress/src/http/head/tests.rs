@@ -1,3 +1,5 @@
+//! Heads of requests: what is read of them, and what is refused.
+
 use super::*;
 use crate::http::scan::{Kind, Scan};
 

@@ -1,3 +1,5 @@
+//! Answers of name servers that each test makes up.
+
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::Mutex as Lock;

@@ -1,3 +1,5 @@
+//! Policies that change while something is open.
+
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;

@@ -1,3 +1,5 @@
+//! What the audit is told.
+
 use std::sync::atomic::Ordering;
 
 use serde_json::Value;

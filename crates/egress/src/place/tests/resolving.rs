@@ -1,3 +1,5 @@
+//! Policies that are asked for.
+
 use std::future::pending;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,3 +1,5 @@
+//! What the helper says, and what is made of it.
+
 use std::fs::File;
 
 use super::*;

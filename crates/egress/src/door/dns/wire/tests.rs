@@ -1,3 +1,5 @@
+//! Messages of names: what is read of them, and what is none.
+
 use super::*;
 
 /// A query for `labels`, with `tail` after the question and `counts` in the header.
