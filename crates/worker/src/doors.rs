@@ -1,7 +1,8 @@
 //! The egress boundary's doors, where the host has no sockets inside: the worker listens and forwards
 //! each connection to a parked accept. It decides nothing, and resolves nothing.
 
-mod open;
+mod holder;
+pub(crate) mod open;
 mod queue;
 mod setup;
 
@@ -14,8 +15,10 @@ use http::{HeaderValue, Method, StatusCode};
 use namzu_protocol::ext::{
     DOOR_HEADER, Door, DoorsRequest, DoorsResponse, LOCAL_HEADER, MAX_DOOR_PORTS,
 };
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::JoinSet;
 
+pub(crate) use self::holder::{Asked, Holder};
 pub(crate) use self::queue::Arrived;
 use self::queue::Queue;
 pub(crate) use self::setup::prepare;
@@ -24,9 +27,9 @@ use crate::http::{self as web, Request, Response};
 use crate::worker::Worker;
 
 /// Where a proxy is spoken to.
-const PROXY_PORT: u16 = 3128;
+pub(crate) const PROXY_PORT: u16 = 3128;
 /// Where names are asked for.
-const DNS_PORT: u16 = 53;
+pub(crate) const DNS_PORT: u16 = 53;
 /// Ports of all requests together.
 const PORTS: usize = 1024;
 
@@ -47,6 +50,9 @@ struct Open {
     dns_udp: bool,
     ports: BTreeSet<u16>,
     listening: JoinSet<()>,
+    /// Connections of the host's that asked for any of this. Those that do not last, one a request, are
+    /// never counted out: they do not tell that the host is gone.
+    holders: usize,
 }
 
 /// Answers a call.
@@ -54,8 +60,16 @@ pub(crate) async fn handle(worker: &Worker, request: Request) -> Response {
     if request.method() != Method::POST {
         return web::error(StatusCode::METHOD_NOT_ALLOWED, "doors takes POST");
     }
+    if !worker.config.doors {
+        // It may be in a network that is not its own.
+        return web::error(StatusCode::CONFLICT, "it was started without --doors");
+    }
+    let asked = request.extensions().get::<Asked>().cloned();
     match control::body::<DoorsRequest>(request).await {
         Ok(DoorsRequest { ports }) if ports.len() <= MAX_DOOR_PORTS => {
+            if asked.is_none_or(|asked| asked.ask()) {
+                worker.doors().enter();
+            }
             web::json(StatusCode::OK, &worker.doors().open(&ports))
         }
         Ok(_) => web::error(StatusCode::BAD_REQUEST, "too many ports at once"),
@@ -67,8 +81,10 @@ impl Doors {
     /// Opens what is not open yet: the loopback's doors, and those of `ports`.
     fn open(&self, ports: &[u16]) -> DoorsResponse {
         let mut failures = Vec::new();
-        if let Err(error) = setup::route() {
-            failures.push(format!("cannot route the addresses of names: {error}"));
+        let routed = setup::is_routed();
+        if !routed {
+            let why = "cannot route the addresses of names: it was not allowed to when it started";
+            failures.push(why.to_owned());
         }
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let mut tried = |what: &str, done: io::Result<()>| {
@@ -109,9 +125,27 @@ impl Doors {
         DoorsResponse {
             proxy: open.proxy,
             dns: open.dns_tcp && open.dns_udp,
-            routed: setup::is_routed(),
+            routed,
             ports: open.ports.iter().copied().collect(),
             failures,
+        }
+    }
+
+    /// One more connection holds them.
+    fn enter(&self) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.holders = open.holders.saturating_add(1);
+    }
+
+    /// A connection that held them has ended.
+    fn leave(&self) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.holders = open.holders.saturating_sub(1);
+        if open.holders == 0 {
+            *open = Open::default();
+            for queue in [&self.proxy, &self.dns, &self.named] {
+                queue.clear();
+            }
         }
     }
 
@@ -128,14 +162,14 @@ impl Doors {
 
 impl Open {
     fn tcp(&mut self, at: SocketAddr, queue: &Queue) -> io::Result<()> {
-        let listener = open::tcp(at)?;
+        let listener = TcpListener::from_std(open::tcp(at)?.into())?;
         self.listening
             .spawn(queue::accept(listener, queue.sender()));
         Ok(())
     }
 
     fn udp(&mut self, at: SocketAddr, queue: &Queue) -> io::Result<()> {
-        let socket = open::udp(at)?;
+        let socket = UdpSocket::from_std(open::udp(at)?.into())?;
         self.listening.spawn(queue::receive(socket, queue.sender()));
         Ok(())
     }

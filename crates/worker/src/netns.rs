@@ -58,7 +58,7 @@ fn serve(line: BorrowedFd<'_>, netns: BorrowedFd<'_>) -> Result<(), Failure> {
     // Not before: whoever builds the sandbox sets up its loopback, and would find it done.
     route::set_up().map_err(|error| Failure::Inside(format!("cannot route inside: {error}")))?;
     // All or none.
-    let doors = door::open(&request).map_err(Failure::Inside)?;
+    let doors = door::open_all(&request).map_err(Failure::Inside)?;
     for (kind, port, socket) in &doors {
         message::send(line, *kind, *port, socket.as_fd()).map_err(Failure::Line)?;
     }

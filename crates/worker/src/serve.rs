@@ -15,6 +15,7 @@ use namzu_protocol::v1::FRAME_HEADER_LEN;
 use tokio::io::AsyncReadExt;
 
 use crate::door::Proof;
+use crate::doors::Holder;
 use crate::io::FdStream;
 use crate::listener::Peer;
 use crate::router;
@@ -24,8 +25,8 @@ use crate::worker::Worker;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Enough for a round trip of a millisecond at memory speed.
 const STREAM_WINDOW: u32 = 2 << 20;
-/// All streams together: one that is not read must not starve the others.
-const CONNECTION_WINDOW: u32 = 16 << 20;
+/// No limit of its own: however many streams are not read, the others must not starve. Each is bounded.
+const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 const FRAME: u32 = 128 * 1024;
 /// Bytes of answers that wait for the peer, each stream.
 const SEND_BUFFER: usize = 256 * 1024;
@@ -108,7 +109,11 @@ async fn serve_http2(
             .keep_alive_interval(PATIENCE)
             .keep_alive_timeout(PATIENCE);
     }
-    let answer = service_fn(|request| answer(Arc::clone(&worker), request, peer, proof.clone()));
+    let holder = Holder::new(Arc::clone(&worker));
+    let answer = service_fn(|mut request: crate::http::Request| {
+        request.extensions_mut().insert(holder.asked());
+        answer(Arc::clone(&worker), request, peer, proof.clone())
+    });
     let mut connection = pin!(server.serve_connection(TokioIo::new(io), answer));
     tokio::select! {
         ended = &mut connection => return ended,

@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{
-    AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy_bidirectional_with_sizes,
-};
+use rustix::net::sockopt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::{sleep, timeout};
@@ -16,6 +15,8 @@ use tokio::time::{sleep, timeout};
 const WAITING: usize = 64;
 /// The longest query and answer over UDP.
 const LONGEST: usize = 4096;
+/// What is read at once of somebody who says little.
+const FEW: usize = 4096;
 /// For an answer to a datagram.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// What is waited after a socket failed: out of descriptors, most likely, and those of others come back.
@@ -54,6 +55,13 @@ impl Default for Queue {
 impl Queue {
     pub(super) fn sender(&self) -> mpsc::Sender<Arrived> {
         self.sender.clone()
+    }
+
+    /// Ends who waits. Where somebody waits for them there are none.
+    pub(super) fn clear(&self) {
+        if let Ok(mut receiver) = self.receiver.try_lock() {
+            while receiver.try_recv().is_ok() {}
+        }
     }
 
     /// Waits for the next one. First come, first served; whoever gives up waiting takes nobody with him.
@@ -112,7 +120,17 @@ impl Arrived {
         match self {
             Self::Stream(mut stream) => {
                 let _ = stream.set_nodelay(true);
-                let _ = copy_bidirectional_with_sizes(&mut host, &mut stream, buffer, buffer).await;
+                let (from_host, to_host) = split(&mut host);
+                let (from_inside, to_inside) = stream.split();
+                let broken = async {
+                    let down = async { pump(from_host, to_inside, buffer).await.map_err(|_| true) };
+                    let up = async { pump(from_inside, to_host, buffer).await.map_err(|_| false) };
+                    tokio::try_join!(down, up).is_err_and(|of_host| of_host)
+                };
+                if broken.await {
+                    // The host broke it off: an orderly end would pass for the whole of it.
+                    let _ = sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
+                }
             }
             Self::Datagram {
                 query,
@@ -123,6 +141,28 @@ impl Arrived {
                     let _ = socket.send_to(&answer, peer).await;
                 }
             }
+        }
+    }
+}
+
+/// Carries one way to its end, and passes that on. What is idle from the start holds little; `most` is
+/// what is read at once where bytes come fast.
+async fn pump(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    most: usize,
+) -> io::Result<()> {
+    let mut buffer = vec![0; FEW];
+    loop {
+        let length = from.read(&mut buffer).await?;
+        let bytes = buffer.get(..length).unwrap_or_default();
+        if bytes.is_empty() {
+            return to.shutdown().await;
+        }
+        to.write_all(bytes).await?;
+        to.flush().await?;
+        if length == buffer.len() && length < most {
+            buffer.resize(most, 0);
         }
     }
 }

@@ -1,28 +1,18 @@
-//! The sockets themselves.
+//! Which sockets a request asks for.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
-
 use super::message::{Kind, Request};
-
-/// Where a proxy is spoken to.
-const PROXY_PORT: u16 = 3128;
-/// Where names are asked for.
-const DNS_PORT: u16 = 53;
-
-/// Connections that wait to be accepted, as many as the namespace allows: only the sandbox itself
-/// can fill its queue, and it should take effort.
-const BACKLOG: i32 = 4096;
+use crate::doors::{DNS_PORT, PROXY_PORT, open};
 
 /// Opens what is asked for, or says what cannot be.
 ///
 /// A named door listens on every address: the kernel knows no socket for a range of them. Its
 /// holder tells by the local address of a connection whether a name was meant. None is opened on a
 /// port of the loopback's doors, which would be in its way.
-pub(super) fn open(request: &Request) -> Result<Vec<(Kind, u16, OwnedFd)>, String> {
+pub(super) fn open_all(request: &Request) -> Result<Vec<(Kind, u16, OwnedFd)>, String> {
     let mut wanted = Vec::new();
     if request.loopback {
         wanted.extend([
@@ -47,25 +37,9 @@ fn open_one(kind: Kind, port: u16) -> io::Result<OwnedFd> {
         Kind::Named => Ipv4Addr::UNSPECIFIED,
         _ => Ipv4Addr::LOCALHOST,
     };
-    let is_tcp = kind != Kind::DnsUdp;
-    let socket = socket_with(
-        AddressFamily::INET,
-        if is_tcp {
-            SocketType::STREAM
-        } else {
-            SocketType::DGRAM
-        },
-        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-        None,
-    )?;
-    if is_tcp {
-        // Connections that have ended are not in the way; whoever listens still is. Never
-        // SO_REUSEPORT: to the kernel, code inside is the same user, and could share the port.
-        sockopt::set_socket_reuseaddr(&socket, true)?;
+    let at = SocketAddr::from((address, port));
+    match kind {
+        Kind::DnsUdp => open::udp(at),
+        Kind::Proxy | Kind::DnsTcp | Kind::Named => open::tcp(at),
     }
-    bind(&socket, &SocketAddr::from((address, port)))?;
-    if is_tcp {
-        listen(&socket, BACKLOG)?;
-    }
-    Ok(socket)
 }
