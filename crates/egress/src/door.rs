@@ -22,7 +22,7 @@ use tokio::time::sleep;
 
 use crate::Reason;
 use crate::place::{Place, Via};
-use crate::stream::Inside;
+use crate::stream::{Inside, hurry, settle};
 
 /// What is waited after accepting failed: the likely cause, a lack of descriptors, goes away with time.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -39,6 +39,10 @@ pub(crate) fn serve(place: &Arc<Place>, doors: Doors) -> io::Result<JoinSet<()>>
     let _runtime = Handle::try_current().map_err(io::Error::other)?;
     let mut tasks = JoinSet::new();
     for listener in doors.proxy {
+        // A proxy by itself may be reached from elsewhere.
+        if listener.local_addr()?.ip().is_loopback() {
+            hurry(&listener);
+        }
         let listener = adopt(listener)?;
         tasks.spawn(accept(
             Arc::clone(place),
@@ -57,6 +61,7 @@ pub(crate) fn serve(place: &Arc<Place>, doors: Doors) -> io::Result<JoinSet<()>>
         tasks.spawn(dns::udp(Arc::clone(place), socket));
     }
     for (_, listener) in doors.named {
+        hurry(&listener);
         let listener = adopt(listener)?;
         tasks.spawn(accept(
             Arc::clone(place),
@@ -69,6 +74,8 @@ pub(crate) fn serve(place: &Arc<Place>, doors: Doors) -> io::Result<JoinSet<()>>
 }
 
 fn adopt(listener: std::net::TcpListener) -> io::Result<TcpListener> {
+    // Once, and not for each connection.
+    settle(&listener);
     listener.set_nonblocking(true)?;
     TcpListener::from_std(listener)
 }
@@ -90,8 +97,6 @@ where
             sleep(PAUSE).await;
             continue;
         };
-        // Without it answers are late, and no more.
-        let _ = stream.set_nodelay(true);
         let inside = Inside::Tcp(stream);
         let Ok(permit) = place.limiter.connection() else {
             place.refuse(via, "", Reason::TooManyFlows);
@@ -104,5 +109,28 @@ where
             served.await;
             drop(permit);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::SockRef;
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_accepted_has_what_its_listener_was_set_to() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        hurry(&listener);
+        let listener = adopt(listener).unwrap();
+        let program = TcpStream::connect(listener.local_addr().unwrap());
+        let (program, accepted) = tokio::join!(program, listener.accept());
+        let (_program, (accepted, _)) = (program.unwrap(), accepted.unwrap());
+        assert!(accepted.nodelay().unwrap());
+        let socket = SockRef::from(&accepted);
+        assert!(socket.keepalive().unwrap());
+        let control = socket.tcp_congestion().unwrap();
+        assert!(control.starts_with(b"reno"), "{control:?}");
     }
 }

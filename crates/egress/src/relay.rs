@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 pub(crate) use self::splice::broken;
 use crate::Reason;
 use crate::place::Flow;
-use crate::stream::{Inside, Line, settle};
+use crate::stream::{Inside, Line};
 
 /// How often it is looked whether anything flowed.
 const TICK: Duration = Duration::from_secs(10 * 60);
@@ -87,10 +87,6 @@ pub(crate) fn carry(
     early: impl AsRef<[u8]> + Send,
 ) -> impl Future<Output = ()> + Send {
     async move {
-        settle(&outside);
-        if let Some(socket) = inside.tcp() {
-            settle(socket);
-        }
         let why = both(&flow, &mut inside, &mut outside, early).await;
         // Before the books are closed, so that whoever waits for a cut finds it done.
         drop((inside, outside));

@@ -5,15 +5,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use crate::stream::{hurry, settle};
+
 /// What an address is given before the next is tried beside it (RFC 8305 §5).
 const HEAD_START: Duration = Duration::from_millis(250);
-/// A peer that is gone is noticed; one that is only silent lives on.
-const KEEPALIVE: Duration = Duration::from_secs(30);
 /// Addresses that are tried.
 const MOST: usize = 8;
 
@@ -68,16 +67,17 @@ async fn to(target: SocketAddr) -> io::Result<TcpStream> {
     if (peer.ip().to_canonical(), peer.port()) != (target.ip(), target.port()) {
         return Err(io::ErrorKind::AddrNotAvailable.into());
     }
-    stream.set_nodelay(true)?;
-    let alive = TcpKeepalive::new()
-        .with_time(KEEPALIVE)
-        .with_interval(KEEPALIVE);
-    SockRef::from(&stream).set_tcp_keepalive(&alive)?;
+    settle(&stream);
+    if target.ip().is_loopback() {
+        hurry(&stream);
+    }
     Ok(stream)
 }
 
 #[cfg(test)]
 mod tests {
+    use socket2::SockRef;
+
     use super::*;
 
     #[test]

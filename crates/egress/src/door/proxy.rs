@@ -20,7 +20,7 @@ use crate::denial::Denial;
 use crate::http::scan::{Kind, Scan};
 use crate::http::{self, Origin, is_connect, read_connect};
 use crate::place::{Ask, Flow, Place, Via};
-use crate::stream::{Inside, Line as _, settle};
+use crate::stream::Inside;
 use crate::{Reason, Scheme, relay};
 
 /// For a program to say what it wants, and to take the answer.
@@ -43,9 +43,6 @@ enum Beginning {
 
 /// Serves a connection to the proxy port.
 pub(crate) async fn serve(place: Arc<Place>, mut inside: Inside) {
-    if let Some(socket) = inside.tcp() {
-        settle(socket);
-    }
     let mut early = BytesMut::new();
     let begun = timeout(PATIENCE, begin(&mut inside, &mut early)).await;
     let beginning = match begun {

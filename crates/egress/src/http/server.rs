@@ -12,7 +12,7 @@ use tokio_rustls::client::TlsStream;
 use crate::Scheme;
 use crate::denial::Denial;
 use crate::place::Flow;
-use crate::stream::{Line, settle};
+use crate::stream::Line;
 use crate::tls;
 
 /// A stream to the outside.
@@ -56,7 +56,6 @@ impl Server {
     /// Those of dialling, and [`UpstreamTls`](crate::Reason::UpstreamTls).
     pub(crate) async fn open(flow: &Flow, scheme: Scheme) -> Result<Self, Denial> {
         let tcp = flow.dial().await?;
-        settle(&tcp);
         let io = match scheme {
             Scheme::Https => {
                 let stream = tls::upstream::connect(flow, tcp, &[tls::HTTP1]).await?;

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::stream::{Inside, Line, settle};
+use crate::stream::{Inside, Line};
 
 /// Gives what was read already first, then the connection.
 pub(super) struct Replay {
@@ -31,9 +31,6 @@ impl Cut {
 
 impl Replay {
     pub(super) fn new(early: BytesMut, inside: Inside) -> Self {
-        if let Inside::Tcp(stream) = &inside {
-            settle(stream);
-        }
         Self {
             early,
             inside: Some(inside),

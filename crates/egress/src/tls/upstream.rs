@@ -15,7 +15,6 @@ use tokio_rustls::client::TlsStream;
 use super::{H2, HTTP1, provider};
 use crate::denial::Denial;
 use crate::place::Flow;
-use crate::stream::settle;
 use crate::{Host, Reason};
 
 /// For a handshake.
@@ -86,7 +85,6 @@ pub(crate) async fn connect(
     let Some(name) = server_name(&flow.ask.host) else {
         return Err(denied(Reason::UpstreamTls));
     };
-    settle(&tcp);
     let roots = &flow.place.outside.roots;
     let Ok(config) = flow.place.upstream.config(roots, alpn) else {
         return Err(denied(Reason::Internal));
