@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use namzu_core::{Duplex, Error, ErrorCode, Phase, Result};
-use namzu_egress::{Egress, ForwardedDoor};
+use namzu_core::{Error, ErrorCode, Phase, Result};
+use namzu_egress::{Egress, Forwarded, ForwardedDoor};
 use namzu_protocol::ext::{self, Door, DoorsRequest, DoorsResponse};
 use namzu_protocol::query;
 use tokio::sync::Semaphore;
@@ -20,9 +20,9 @@ use crate::worker::Worker;
 /// Accepts that wait at each door for somebody to come by it.
 const PARKED: usize = 8;
 
-/// Connections that are carried at once; further ones wait inside. The boundary has a limit of its
-/// own, of the policy.
-const CARRIED: usize = 4096;
+/// Connections that are carried at once; further ones wait inside. They leave streams of the channel to
+/// everything else. The boundary has a limit of its own, of the policy.
+const CARRIED: usize = 2048;
 
 /// What is waited after the worker refused an accept, or could not be reached: the first time, and at
 /// most.
@@ -39,12 +39,13 @@ pub(crate) struct Forwarding {
 }
 
 impl Forwarding {
-    /// Has the worker open the loopback's doors and those of `ports`.
+    /// Has the worker open the loopback's doors and those of `ports`; says what it could not open
+    /// beside the proxy's, without which there is no way out.
     pub(crate) async fn start(
         worker: &Worker,
         egress: &Arc<Egress>,
         ports: &[u16],
-    ) -> Result<Self> {
+    ) -> Result<(Self, Vec<String>)> {
         let room = Arc::new(Semaphore::new(CARRIED));
         let mut accepts = JoinSet::new();
         for door in Door::ALL {
@@ -61,25 +62,28 @@ impl Forwarding {
             worker: worker.clone(),
             _accepts: accepts,
         };
-        forwarding.open(ports).await?;
-        Ok(forwarding)
+        let missing = forwarding.open(ports).await?;
+        Ok((forwarding, missing))
     }
 
-    /// Has the worker open doors for more ports.
-    pub(crate) async fn open(&self, ports: &[u16]) -> Result<()> {
+    /// Has the worker open doors for more ports; says what it could not open.
+    pub(crate) async fn open(&self, ports: &[u16]) -> Result<Vec<String>> {
         let mut chunks = ports.chunks(ext::MAX_DOOR_PORTS);
         // The loopback's doors are asked for without any port, too.
         let mut chunk = chunks.next().unwrap_or_default();
+        let mut missing = Vec::new();
         loop {
-            self.ask(chunk).await?;
+            missing.extend(self.ask(chunk).await?);
             match chunks.next() {
                 Some(next) => chunk = next,
-                None => return Ok(()),
+                None => break,
             }
         }
+        missing.truncate(FAILURES);
+        Ok(missing)
     }
 
-    async fn ask(&self, ports: &[u16]) -> Result<()> {
+    async fn ask(&self, ports: &[u16]) -> Result<Vec<String>> {
         let request = DoorsRequest {
             ports: ports.to_vec(),
         };
@@ -93,12 +97,12 @@ impl Forwarding {
             .take(FAILURES)
             .map(|line| fault::words(line))
             .collect();
-        if answer.proxy && answer.dns {
+        if answer.proxy {
             // Whoever asks by proxy gets out; whoever knows none may not.
-            for failure in said {
+            for failure in &said {
                 tracing::warn!(%failure, "a door of a sandbox could not be opened");
             }
-            return Ok(());
+            return Ok(said);
         }
         Err(Error::new(
             ErrorCode::BackendFailed,
@@ -143,7 +147,7 @@ async fn accept(conn: Conn, door: Door, egress: Arc<Egress>, room: Arc<Semaphore
 }
 
 /// Who came, by what the worker says; `None` where it makes no sense.
-fn arrival(door: Door, opened: Opened) -> Option<(ForwardedDoor, Box<dyn Duplex>)> {
+fn arrival(door: Door, opened: Opened) -> Option<(ForwardedDoor, Box<dyn Forwarded>)> {
     let said = |name| opened.headers.get(name)?.to_str().ok();
     if said(ext::DOOR_HEADER) != Some(door.as_str()) {
         return None;

@@ -42,6 +42,8 @@ pub(crate) struct Outlet {
     now: Mutex<NetworkPolicy>,
     /// Variables that the boundary has come to want since the launch.
     late: Mutex<Arc<BTreeMap<String, String>>>,
+    /// Why doors are missing inside.
+    missing: Mutex<BTreeSet<String>>,
 }
 
 #[derive(Default)]
@@ -129,6 +131,7 @@ impl Outlet {
                 generation: 1,
             }),
             late: Mutex::default(),
+            missing: Mutex::default(),
         }
     }
 
@@ -159,8 +162,35 @@ impl Outlet {
         let Some(egress) = state.egress.clone() else {
             return Ok(());
         };
-        let ports = egress.ports();
-        state.entrance.open(&egress, &ports).await
+        self.open(&mut state.entrance, &egress, &egress.ports())
+            .await
+    }
+
+    /// Opens the doors that are missing, and remembers those that stay so.
+    async fn open(
+        &self,
+        entrance: &mut Entrance,
+        egress: &Arc<Egress>,
+        ports: &[u16],
+    ) -> Result<()> {
+        let missing = entrance.open(egress, ports).await?;
+        self.missing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(missing);
+        Ok(())
+    }
+
+    /// What of the way out is missing, if anything is.
+    pub(crate) fn lack(&self) -> Option<String> {
+        let missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        let why: Vec<&str> = missing.iter().map(String::as_str).collect();
+        (!why.is_empty()).then(|| {
+            format!(
+                "what is allowed is let out by the proxy, and not everything without it: {}",
+                why.join(", ")
+            )
+        })
     }
 
     /// The policy in force.
@@ -203,10 +233,11 @@ impl Outlet {
         // Doors first: once the policy is in force whatever it allows works. A door more lets out
         // nothing by itself. What a resolver will name is not known yet.
         let ports = Snapshot::compile(policy, 0).map_or_else(|_| Vec::new(), |new| new.ports());
-        state.entrance.open(&egress, &ports).await?;
+        self.open(&mut state.entrance, &egress, &ports).await?;
         let change = egress.set_policy(policy).await?;
         self.note(policy.kind(), change.generation, &egress);
-        state.entrance.open(&egress, &egress.ports()).await?;
+        self.open(&mut state.entrance, &egress, &egress.ports())
+            .await?;
         Ok(change)
     }
 
@@ -259,8 +290,8 @@ impl Entrance {
         }
     }
 
-    /// Opens the doors that are missing: the loopback's, and those of `ports`.
-    async fn open(&mut self, egress: &Arc<Egress>, wanted: &[u16]) -> Result<()> {
+    /// Opens the doors that are missing: the loopback's, and those of `ports`. Says which stay so.
+    async fn open(&mut self, egress: &Arc<Egress>, wanted: &[u16]) -> Result<Vec<String>> {
         let Self::Open {
             gate,
             worker,
@@ -281,9 +312,9 @@ impl Entrance {
             .filter(|port| !ports.contains(port))
             .collect();
         if *begun && missing.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        match gate {
+        let lack = match gate {
             Gate::Sockets(gate) => {
                 let doors = gate.open(&missing).await?;
                 egress.serve(doors).map_err(|err| {
@@ -293,14 +324,19 @@ impl Entrance {
                     )
                     .with_source(err)
                 })?;
+                Vec::new()
             }
             Gate::Channel => match forwarding {
                 Some(forwarding) => forwarding.open(&missing).await?,
-                None => *forwarding = Some(Forwarding::start(worker, egress, &missing).await?),
+                None => {
+                    let (started, lack) = Forwarding::start(worker, egress, &missing).await?;
+                    *forwarding = Some(started);
+                    lack
+                }
             },
-        }
+        };
         *begun = true;
         ports.extend(missing);
-        Ok(())
+        Ok(lack)
     }
 }

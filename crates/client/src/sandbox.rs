@@ -178,11 +178,16 @@ impl Sandbox {
     /// What is really enforced: what the sandbox was made with, and as its egress the kind of the
     /// policy that is in force now (see [`Self::set_network_policy`]).
     ///
-    /// The network control says what holds whatever the policy is, so a change leaves it as it is.
+    /// The network control says what holds whatever the policy is, so a change leaves it as it is, but for
+    /// doors that could not be opened for it.
     #[must_use]
     pub fn receipt(&self) -> Receipt {
         let mut receipt = self.receipt.clone();
         receipt.egress = self.outlet.policy().kind;
+        if let Some(lack) = self.outlet.lack() {
+            let network = &mut receipt.controls.network.detail;
+            *network = format!("{network}; {lack}");
+        }
         receipt
     }
 

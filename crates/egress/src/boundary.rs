@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use namzu_core::egress::{Doors, Wiring};
-use namzu_core::{Duplex, Error, ErrorCode, Result};
+use namzu_core::{Error, ErrorCode, Result};
 use namzu_types::{EgressPolicy, SandboxId};
 use serde::Serialize;
 use tokio::task::JoinSet;
@@ -19,6 +19,7 @@ pub use self::builder::BoundaryBuilder;
 pub(crate) use self::outside::Outside;
 use crate::metrics::Metrics;
 use crate::place::{Place, Regime};
+use crate::stream::Forwarded;
 use crate::tls::ca::Ca;
 use crate::{Host, door, parse_authority};
 
@@ -164,7 +165,7 @@ impl Egress {
     /// # Cancel safety
     ///
     /// The connection and what it carries end.
-    pub async fn serve_forwarded(&self, door: ForwardedDoor, stream: Box<dyn Duplex>) {
+    pub async fn serve_forwarded(&self, door: ForwardedDoor, stream: Box<dyn Forwarded>) {
         door::forwarded::serve(Arc::clone(&self.place), door, stream).await;
     }
 

@@ -38,3 +38,4 @@ pub use crate::lookup::{Answer, Lookup, LookupError};
 pub use crate::metrics::Metrics;
 pub use crate::proxy::{EgressProxy, EgressProxyBuilder};
 pub use crate::reason::Reason;
+pub use crate::stream::Forwarded;

@@ -68,12 +68,27 @@ pub(crate) fn hurry(socket: &impl AsFd) {
     let _ = SockRef::from(socket).set_tcp_congestion(b"reno");
 }
 
+/// A connection that is forwarded by somebody inside.
+pub trait Forwarded: Duplex {
+    /// Makes dropping it a reset, where there is such a thing: whoever is inside must not take a stream that
+    /// was cut for one that has ended.
+    fn break_off(&self) {}
+}
+
+impl Forwarded for tokio::io::DuplexStream {}
+
+impl Forwarded for TcpStream {
+    fn break_off(&self) {
+        self.doom();
+    }
+}
+
 /// A connection from inside.
 pub(crate) enum Inside {
     /// Accepted on a listener of the sandbox's own network.
     Tcp(TcpStream),
     /// Forwarded by the worker over the channel.
-    Channel(Box<dyn Duplex>),
+    Channel(Box<dyn Forwarded>),
 }
 
 impl Inside {
@@ -92,8 +107,9 @@ impl Line for Inside {
     }
 
     fn doom(&self) {
-        if let Self::Tcp(stream) = self {
-            stream.doom();
+        match self {
+            Self::Tcp(stream) => stream.doom(),
+            Self::Channel(stream) => stream.break_off(),
         }
     }
 }

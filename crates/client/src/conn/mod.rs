@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use namzu_core::{Channel, Duplex, Error, ErrorCode, Result};
+use namzu_egress::Forwarded;
 use namzu_types::Secret;
 use tokio::io::AsyncRead;
 
@@ -83,7 +84,7 @@ pub(crate) struct Response {
 /// A byte stream, and the headers of the answer that opened it.
 pub(crate) struct Opened {
     pub(crate) headers: HeaderMap,
-    pub(crate) io: Box<dyn Duplex>,
+    pub(crate) io: Box<dyn Forwarded>,
 }
 
 /// Why a request got no response, or half of one.
@@ -155,7 +156,7 @@ impl Conn {
         path: String,
     ) -> Result<Result<Box<dyn Duplex>, Response>, Failure> {
         let opened = self.open_stream(path).await?;
-        Ok(opened.map(|opened| opened.io))
+        Ok(opened.map(|opened| opened.io as Box<dyn Duplex>))
     }
 
     /// As [`Self::connect`], with what the worker says of the stream.

@@ -1,6 +1,7 @@
 //! HTTP/1.1 to a base URL, on pooled connections.
 
 use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -15,7 +16,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client, Error as ClientError};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use namzu_core::{Error, ErrorCode, HttpChannel, Result};
-use tokio::io::AsyncReadExt;
+use namzu_egress::Forwarded;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -178,7 +180,7 @@ impl Pool {
         let upgraded = hyper::upgrade::on(response).await.map_err(classify)?;
         Ok(Ok(Opened {
             headers,
-            io: Box::new(TokioIo::new(upgraded)),
+            io: Box::new(Upgraded(TokioIo::new(upgraded))),
         }))
     }
 
@@ -313,6 +315,39 @@ pub(super) fn classify(err: hyper::Error) -> Failure {
         Failure::Violation(err.into())
     } else {
         Failure::Lost(err.into())
+    }
+}
+
+/// A connection that became a byte stream. It belongs to HTTP and knows no reset.
+struct Upgraded(TokioIo<hyper::upgrade::Upgraded>);
+
+impl Forwarded for Upgraded {}
+
+impl AsyncRead for Upgraded {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Upgraded {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }
 

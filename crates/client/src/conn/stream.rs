@@ -2,10 +2,12 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use h2::{Reason, RecvStream, SendStream};
+use namzu_egress::Forwarded;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Bytes handed to the connection at once.
@@ -18,6 +20,7 @@ pub(super) struct MuxStream {
     /// Received and not yet read.
     rest: Bytes,
     shut: bool,
+    broken_off: AtomicBool,
 }
 
 impl MuxStream {
@@ -27,6 +30,22 @@ impl MuxStream {
             recv,
             rest: Bytes::new(),
             shut: false,
+            broken_off: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Forwarded for MuxStream {
+    fn break_off(&self) {
+        self.broken_off.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for MuxStream {
+    fn drop(&mut self) {
+        if *self.broken_off.get_mut() {
+            // `CANCEL`, which a drop is by itself, is an end to the worker's HTTP/2.
+            self.send.send_reset(Reason::INTERNAL_ERROR);
         }
     }
 }

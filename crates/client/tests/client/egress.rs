@@ -287,3 +287,132 @@ async fn a_worker_that_cannot_open_doors_says_why() {
     assert!(err.to_string().contains("3128"), "{err}");
     assert_eq!(backend.fate.destroyed.load(Ordering::SeqCst), 1);
 }
+
+/// A worker that opens its doors, and whose accepts are answered by `accepted`.
+fn forwarding<F>(accepted: F) -> Arc<FakeBackend>
+where
+    F: Fn(Call) -> Option<Call> + Send + Sync + 'static,
+{
+    let accepted = Arc::new(accepted);
+    let backend = FakeBackend::new(move |call: Call| {
+        let accepted = Arc::clone(&accepted);
+        async move {
+            if call.path == ext::DOORS {
+                let answer = r#"{"proxy":true,"dns":true,"routed":true,"ports":[443]}"#;
+                return call.answer(200, "application/json", answer);
+            }
+            let parked = match call.path.as_str() {
+                ext::ACCEPT => accepted(call),
+                _ => Some(call),
+            };
+            if parked.is_some() {
+                std::future::pending::<()>().await;
+            }
+        }
+    });
+    *backend.gate.lock().unwrap() = Some(Gate::Channel);
+    backend
+}
+
+#[tokio::test]
+async fn a_worker_that_names_another_door_or_address_gets_nowhere() {
+    let (told, mut tells) = tokio::sync::mpsc::unbounded_channel();
+    let lies = Mutex::new(vec![
+        [("namzu-door", "proxy"), ("namzu-local", "198.18.0.9:443")],
+        [("namzu-door", "named"), ("namzu-local", "127.0.0.1:443")],
+        [
+            ("namzu-door", "named"),
+            ("namzu-local", "169.254.169.254:80"),
+        ],
+        [("namzu-door", "named"), ("namzu-local", "198.18.0.9:443")],
+        [("namzu-door", "named"), ("namzu-local", "a.test:443")],
+    ]);
+    let backend = forwarding(move |call| {
+        let next = (call.query == "door=named").then(|| lies.lock().unwrap().pop());
+        let Some(lie) = next.flatten() else {
+            return Some(call);
+        };
+        let (mut send, body) = call.duplex(&lie);
+        let told = told.clone();
+        tokio::spawn(async move {
+            let _ = send.send_data(Bytes::from("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"), false);
+            told.send((lie, all(body).await)).unwrap();
+        });
+        None
+    });
+    let policy = EgressPolicy::hosts(["a.test"]);
+    let sandbox = backend.provider().create(under(policy)).await.unwrap();
+    for _ in 0..5 {
+        let (lie, answer) = tells.recv().await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer), "", "{lie:?}");
+    }
+    assert!(sandbox.explain("a.test").await.unwrap().allowed);
+}
+
+#[tokio::test]
+async fn a_worker_that_floods_accepts_has_no_more_than_its_share() {
+    let (asked, mut asks) = tokio::sync::mpsc::unbounded_channel();
+    let many = std::sync::atomic::AtomicUsize::new(2000);
+    let backend = forwarding(move |call| {
+        let left = many.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+            left.checked_sub(1)
+        });
+        let comes = call.query == "door=proxy" && left.is_ok();
+        if !comes {
+            return Some(call);
+        }
+        // Nothing is said on any of them, and none is ended.
+        asked.send(call.duplex(&[("namzu-door", "proxy")])).unwrap();
+        None
+    });
+    let policy = EgressPolicy::hosts(["a.test"]);
+    let sandbox = backend.provider().create(under(policy)).await.unwrap();
+    let mut held = tokio::task::JoinSet::new();
+    let mut ended = 0;
+    while ended < 1000 {
+        tokio::select! {
+            Some((mut send, body)) = asks.recv() => {
+                held.spawn(async move {
+                    let _ = std::future::poll_fn(|cx| send.poll_reset(cx)).await;
+                    drop(body);
+                });
+            }
+            Some(_) = held.join_next() => ended += 1,
+        }
+    }
+    // Of some the end is on its way.
+    assert!(held.len() <= 600, "{} are served at once", held.len());
+    assert!(sandbox.explain("a.test").await.unwrap().allowed);
+    sandbox.destroy().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_that_opens_no_doors_is_not_waited_for() {
+    let backend = FakeBackend::new(|_| std::future::pending());
+    *backend.gate.lock().unwrap() = Some(Gate::Channel);
+    let deadlines = namzu_client::Deadlines {
+        request: std::time::Duration::from_millis(50),
+        ..namzu_client::Deadlines::default()
+    };
+    let provider = backend.provider().with_deadlines(deadlines);
+    let policy = EgressPolicy::hosts(["a.test"]);
+    let err = provider.create(under(policy)).await.unwrap_err();
+    assert!(err.to_string().contains("doors"), "{err}");
+    assert_eq!(backend.fate.destroyed.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn what_is_missing_of_the_doors_is_in_the_receipt() {
+    let backend = FakeBackend::new(|call: Call| async move {
+        if call.path == ext::DOORS {
+            let answer = r#"{"proxy":true,"failures":["cannot listen on port 53"]}"#;
+            return call.answer(200, "application/json", answer);
+        }
+        std::future::pending::<()>().await;
+    });
+    *backend.gate.lock().unwrap() = Some(Gate::Channel);
+    let policy = EgressPolicy::hosts(["a.test"]);
+    let sandbox = backend.provider().create(under(policy)).await.unwrap();
+    let said = sandbox.receipt().controls.network.detail;
+    assert!(said.contains("cannot listen on port 53"), "{said}");
+}

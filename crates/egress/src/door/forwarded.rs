@@ -3,16 +3,14 @@
 
 use std::sync::Arc;
 
-use namzu_core::Duplex;
-
 use super::{dns, named, proxy};
 use crate::Reason;
 use crate::boundary::ForwardedDoor;
 use crate::place::{Place, Via};
-use crate::stream::Inside;
+use crate::stream::{Forwarded, Inside};
 
 /// Serves one connection to its end.
-pub(crate) async fn serve(place: Arc<Place>, door: ForwardedDoor, stream: Box<dyn Duplex>) {
+pub(crate) async fn serve(place: Arc<Place>, door: ForwardedDoor, stream: Box<dyn Forwarded>) {
     let inside = Inside::Channel(stream);
     let via = match door {
         ForwardedDoor::Proxy => Via::Connect,

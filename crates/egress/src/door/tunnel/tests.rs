@@ -1,6 +1,5 @@
 use std::sync::Arc;
 
-use namzu_core::Duplex;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -237,8 +236,7 @@ async fn where_anything_may_be_spoken_a_server_name_may_be_any() {
 async fn a_hello_that_does_not_come_to_its_end_is_not_waited_for() {
     let scene = scene(&["https"]).await;
     let (mut program, inner) = tokio::io::duplex(4096);
-    let inner: Box<dyn Duplex> = Box::new(inner);
-    let carried = scene.carry(Inside::Channel(inner)).await;
+    let carried = scene.carry(Inside::Channel(Box::new(inner))).await;
     program.write_all(&hello(HOST)[..40]).await.unwrap();
     carried.await.unwrap();
     assert!(scene.is_unreached());
