@@ -14,6 +14,7 @@ use namzu_types::{
 };
 use tokio::sync::OnceCell;
 
+use crate::bubblewrap::channel::ChannelDoors;
 use crate::bubblewrap::detach::StateDir;
 use crate::bubblewrap::jail::NetworkJail;
 use crate::bubblewrap::locate::{Bwrap, find};
@@ -41,6 +42,8 @@ pub struct ProcessBackend {
     pub(crate) janitor: Arc<Janitor>,
     /// It makes no sandboxes but jails like this.
     pub(crate) jail: Option<NetworkJail>,
+    /// The worker serves the doors of sandboxes, with rights like these.
+    pub(crate) channel: Option<ChannelDoors>,
 }
 
 /// What a specification comes to on this host.
@@ -87,6 +90,7 @@ impl ProcessBackend {
             view: OnceLock::new(),
             swept: OnceCell::new(),
             jail: None,
+            channel: None,
         })
     }
 
@@ -99,6 +103,14 @@ impl ProcessBackend {
         let mut backend = Self::new(&Config::default())?;
         backend.jail = Some(jail);
         Ok(backend)
+    }
+
+    /// The same, but for the egress boundary's doors, which the worker serves.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_channel_doors(mut self, doors: ChannelDoors) -> Self {
+        self.channel = Some(doors);
+        self
     }
 
     pub(crate) fn view(&self) -> &View {

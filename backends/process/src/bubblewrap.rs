@@ -1,6 +1,7 @@
 //! The engine that has `bwrap` build the wall.
 
 pub(crate) mod args;
+pub(crate) mod channel;
 pub(crate) mod data;
 pub(crate) mod detach;
 pub(crate) mod doors;

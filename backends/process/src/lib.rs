@@ -27,6 +27,9 @@ mod seccomp;
 #[cfg(target_os = "linux")]
 pub use crate::backend::ProcessBackend;
 #[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub use crate::bubblewrap::channel::ChannelDoors;
+#[cfg(target_os = "linux")]
 pub use crate::bubblewrap::jail::{NetworkJail, own_environment};
 pub use crate::config::{Config, Engine, NAME};
 #[cfg(target_os = "linux")]

@@ -13,6 +13,7 @@ use tokio::net::unix::pipe;
 use tokio::process::Command;
 
 use super::args::Args;
+use super::channel::ChannelDoors;
 use super::data::{LastWords, data};
 use super::detach::{Entry, StateDir};
 use super::doors::Gatekeeper;
@@ -86,7 +87,7 @@ impl ProcessBackend {
             entry.runs(pid)?;
         }
         let mut gate = Gatekeeper::new(pid, init, Arc::clone(&self.worker));
-        if wiring.doors {
+        if wiring.doors && self.channel.is_none() {
             gate.stand_ready();
         }
         if let Err(err) = wait(ready).await {
@@ -108,7 +109,10 @@ impl ProcessBackend {
         let running = starting.finish(entry, spec.limits.lifetime, started)?;
         Ok(Launched {
             // The doors of one that outlives this process close with it.
-            gate: checked.own_network.then(|| Gate::Sockets(Arc::new(gate))),
+            gate: checked.own_network.then(|| match self.channel {
+                None => Gate::Sockets(Arc::new(gate)),
+                Some(_) => Gate::Channel,
+            }),
             id,
             channel: Channel::Duplex(channel),
             teardown: Box::new(running),
@@ -169,6 +173,9 @@ impl ProcessBackend {
         if let Some(jail) = &self.jail {
             return jail.options(wired);
         }
+        let channel = self.channel.filter(|_| checked.own_network);
+        let sets_up = channel.is_some_and(ChannelDoors::has_rights);
+        let user = if sets_up { "0" } else { USER };
         let mut args = Args::default();
         args.words([
             "--unshare-user",
@@ -181,16 +188,20 @@ impl ProcessBackend {
             "--cap-drop",
             "ALL",
             "--uid",
-            USER,
+            user,
             "--gid",
-            USER,
+            user,
             "--hostname",
             "sandbox",
         ]);
         if checked.own_network {
             args.words(["--unshare-net"]);
         }
-        if checked.bwrap.disable_userns {
+        if let Some(channel) = channel {
+            channel.grant(&mut args);
+        }
+        // It would put the worker into a namespace below.
+        if checked.bwrap.disable_userns && !sets_up {
             args.words(["--disable-userns"]);
         }
         args.with_fd("--seccomp", data(self.seccomp.of(&spec.workspace))?);
@@ -268,6 +279,9 @@ impl ProcessBackend {
             args.program_fd("--memory-events", events);
         }
         args.program(["--init", "--workspace", self.workspace()]);
+        if self.channel.is_some() {
+            args.program(["--doors"]);
+        }
         if self.jail.is_none() {
             args.program(["--user", "user"]);
             for root in &self.view().roots {

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod channel;
 mod crash;
 mod detach;
 mod doors;

@@ -1,5 +1,6 @@
 //! Egress: what may leave leaves, nothing else does, by any door.
 
+pub(crate) mod carried;
 pub(crate) mod change;
 pub(crate) mod listed;
 pub(crate) mod secrets;

@@ -53,6 +53,12 @@ pub const REQUIRE: &str = "NAMZU_REQUIRE";
 /// building the backend may happen before this call.
 #[must_use]
 pub fn main(name: &str, backend: Result<Arc<dyn Backend>, String>) -> ExitCode {
+    main_of(name, &[""], backend)
+}
+
+/// As [`main`], of the cases whose names start with one of `themes`.
+#[must_use]
+pub fn main_of(name: &str, themes: &[&str], backend: Result<Arc<dyn Backend>, String>) -> ExitCode {
     if let Some(role) = crash::role() {
         return crash::play(&role, backend);
     }
@@ -79,6 +85,10 @@ pub fn main(name: &str, backend: Result<Arc<dyn Backend>, String>) -> ExitCode {
     let trials = suite
         .plan()
         .into_iter()
+        .filter(|planned| {
+            let begins = |theme: &&str| planned.name.starts_with(*theme);
+            themes.iter().any(begins)
+        })
         .map(|planned| trial(name, &suite, planned, &runtime, required))
         .collect();
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -107,6 +107,78 @@ def stay(host, port):
             print("ended", errno.errorcode.get(err.errno, err), flush=True)
 
 
+def mirrored(host, port, mib):
+    """Sends so much and reads it back at the same time; it must be the same by its hash."""
+    import hashlib, threading
+
+    block = os.urandom(1 << 20)
+    sent, back, length = hashlib.sha256(), hashlib.sha256(), 0
+    with socket.create_connection((host, int(port)), 20) as s:
+        s.settimeout(None)
+
+        def send():
+            for turn in range(int(mib)):
+                piece = turn.to_bytes(4, "big") + block[4:]
+                sent.update(piece)
+                s.sendall(piece)
+            s.shutdown(socket.SHUT_WR)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        while data := s.recv(1 << 18):
+            back.update(data)
+            length += len(data)
+        sender.join()
+    if sent.digest() != back.digest():
+        raise OSError(errno.EIO, f"{length} bytes came back, and others than were sent")
+    print(length, "bytes")
+
+
+def half(host, port):
+    """Asks, ends its own way, and only then reads."""
+    with socket.create_connection((host, int(port)), 20) as s:
+        s.sendall(b"question")
+        s.shutdown(socket.SHUT_WR)
+        answer = b""
+        while data := s.recv(4096):
+            answer += data
+    print(answer.decode(), "answered")
+
+
+def crowd(host, port, count):
+    """Opens so many connections at once, and speaks on each when all are there."""
+    import asyncio
+
+    async def all_of_them():
+        opened = await asyncio.gather(
+            *(asyncio.open_connection(host, int(port)) for _ in range(int(count)))
+        )
+        for number, (_, to) in enumerate(opened):
+            to.write(f"{number}\n".encode())
+        answers = await asyncio.gather(*(back.readline() for back, _ in opened))
+        print(sum(answer == f"{number}\n".encode() for number, answer in enumerate(answers)))
+
+    asyncio.run(all_of_them())
+
+
+def deaf(host, port, count):
+    """Opens so many connections, says so, and reads none of them."""
+    held = [socket.create_connection((host, int(port)), 20) for _ in range(int(count))]
+    print(len(held), flush=True)
+    signal.pause()
+
+
+def reroute():
+    """Takes the loopback down, as `ip link set lo down` does."""
+    body = struct.pack("=BxHiII", 0, 0, 1, 0, 1)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as s:
+        s.settimeout(5)
+        s.send(struct.pack("=IHHII", 16 + len(body), 16, 5, 0, 0) + body)
+        code = struct.unpack_from("=i", s.recv(256), 16)[0]
+    if code:
+        raise OSError(-code, os.strerror(-code))
+
+
 def get(url, *headers):
     """Fetches as the environment says; a header is name=value, or name=$VARIABLE."""
     import urllib.error

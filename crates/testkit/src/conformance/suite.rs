@@ -27,6 +27,7 @@ const THEMES: &[&[Case]] = &[
     limits::CASES,
     egress::CASES,
     egress::listed::CASES,
+    egress::carried::CASES,
     egress::change::CASES,
     egress::secrets::CASES,
     isolation::CASES,

@@ -3,6 +3,7 @@
 //! Every name resolves, to the loopback: a denied one would be reached if it were let through.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -146,6 +147,75 @@ async fn echo(peer: tokio::net::TcpStream, mut voice: broadcast::Receiver<String
         if to.write_all(format!("{line}\n").as_bytes()).await.is_err() {
             return;
         }
+    }
+}
+
+/// A server that sends back every byte, and ends when who sends them has.
+pub(crate) struct Mirror {
+    pub(crate) port: u16,
+    _serving: JoinSet<()>,
+}
+
+impl Mirror {
+    pub(crate) async fn open() -> Verdict<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let port = listener.local_addr()?.port();
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((mut peer, _)) = listener.accept().await {
+                connections.spawn(async move {
+                    let (mut from, mut to) = peer.split();
+                    // A client that hangs up is the client's business.
+                    if tokio::io::copy(&mut from, &mut to).await.is_ok() {
+                        let _ = to.shutdown().await;
+                    }
+                });
+            }
+        });
+        Ok(Self {
+            port,
+            _serving: serving,
+        })
+    }
+}
+
+/// A server that sends as much as is taken.
+pub(crate) struct Flood {
+    pub(crate) port: u16,
+    sent: Arc<AtomicUsize>,
+    _serving: JoinSet<()>,
+}
+
+impl Flood {
+    pub(crate) async fn open() -> Verdict<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let port = listener.local_addr()?.port();
+        let sent = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&sent);
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((mut peer, _)) = listener.accept().await {
+                let count = Arc::clone(&count);
+                connections.spawn(async move {
+                    let drops = vec![0; 64 << 10];
+                    while let Ok(more) = peer.write(&drops).await {
+                        count.fetch_add(more, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        Ok(Self {
+            port,
+            sent,
+            _serving: serving,
+        })
+    }
+
+    /// Bytes that were taken.
+    pub(crate) fn sent(&self) -> usize {
+        self.sent.load(Ordering::Relaxed)
     }
 }
 
