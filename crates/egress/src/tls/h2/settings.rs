@@ -12,8 +12,9 @@ const HEAD: u32 = 32 * 1024;
 const STREAM_WINDOW: u32 = 512 * 1024;
 /// The same, of all bodies of a connection.
 const WINDOW: u32 = 1024 * 1024;
-/// Bytes of one body that wait to be sent on.
-const UNSENT: usize = 64 * 1024;
+/// Bytes of one body that wait to be sent on: a frame's worth. No window bounds them together, since whoever
+/// is to take them chooses it, so that a connection holds a hundred times as many.
+const UNSENT: usize = 16 * 1024;
 /// Resets before a request was even looked at: more in a row are an attack.
 const RAPID: usize = 32;
 /// Resets that the boundary itself had to send for broken requests.
