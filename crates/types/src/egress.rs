@@ -19,7 +19,8 @@ pub enum EgressPolicy {
     /// Nothing leaves.
     #[default]
     DenyAll,
-    /// Everything leaves: no wall at all on the network.
+    /// Everything leaves. A sandbox that is made with it has no wall at all on its network; put in force in
+    /// one that was made behind a wall, it lets the boundary carry whatever is public.
     AllowAll,
     /// Only what a rule names is reached.
     Static {
