@@ -33,6 +33,7 @@ pub(crate) const GUESTS: &[Guest] = &[
         needs: &["git", "ssh", "sshd"],
         prepare: GIT,
         ways: &[Way::Passthrough, Way::Denied],
+        laments: "Could not resolve hostname",
         ..Guest::new(
             "git_ssh",
             "",
@@ -115,6 +116,7 @@ end",
         prepare: "
             cp $GUEST/main.go .
             printf 'module guest\n\ngo 1.18\n\nrequire example.com/tiny v1.0.0\n' >go.mod",
+        laments: "Forbidden",
         ..Guest::new(
             "go",
             "export SSL_CERT_FILE=$GUEST/ca.pem",

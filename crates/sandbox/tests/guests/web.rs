@@ -28,6 +28,7 @@ pub(crate) const GUESTS: &[Guest] = &[
     },
     Guest {
         needs: &["node"],
+        laments: "ENOTFOUND",
         ..Guest::new(
             "node_fetch",
             "export NODE_EXTRA_CA_CERTS=$GUEST/ca.pem",
@@ -38,6 +39,7 @@ pub(crate) const GUESTS: &[Guest] = &[
     Guest {
         needs: &["java", "javac"],
         prepare: "javac -version",
+        laments: "UnresolvedAddressException",
         ..Guest::new(
             "java",
             "test -e trust || keytool -importcert -noprompt -file $GUEST/ca.pem -keystore trust -storepass changeit
@@ -68,6 +70,7 @@ pub(crate) const GUESTS: &[Guest] = &[
     },
     Guest {
         modules: &["aiohttp"],
+        laments: "Name or service not known",
         ..Guest::new(
             "python_aiohttp",
             "export SSL_CERT_FILE=$GUEST/ca.pem",
@@ -87,6 +90,7 @@ pub(crate) const GUESTS: &[Guest] = &[
     },
     Guest {
         modules: &["grpc"],
+        laments: "StatusCode.UNAVAILABLE",
         ..Guest::new(
             "grpc",
             "export GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=$GUEST/ca.pem",
