@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -61,15 +61,20 @@ fn in_turn(targets: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
 }
 
 async fn to(target: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(target).await?;
+    let socket = match target {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    settle(&socket);
+    if target.ip().is_loopback() {
+        // Before it connects: what has been paced once stays so.
+        hurry(&socket);
+    }
+    let stream = socket.connect(target).await?;
     // What the kernel says is what was screened, whatever rewrites addresses on this host.
     let peer = stream.peer_addr()?;
     if (peer.ip().to_canonical(), peer.port()) != (target.ip(), target.port()) {
         return Err(io::ErrorKind::AddrNotAvailable.into());
-    }
-    settle(&stream);
-    if target.ip().is_loopback() {
-        hurry(&stream);
     }
     Ok(stream)
 }
