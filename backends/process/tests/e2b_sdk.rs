@@ -14,6 +14,7 @@ use control_plane::ControlPlane;
 use libtest_mimic::{Arguments, Failed, Trial};
 use namzu_backend_process::{Config, Engine, ProcessBackend};
 use namzu_core::Backend;
+use namzu_testkit::conformance::is_required;
 
 /// No case takes longer: a hang is a failure.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -62,8 +63,7 @@ struct Sdk {
 fn main() -> std::io::Result<ExitCode> {
     let arguments = Arguments::from_args();
     let installed = sdk_folder();
-    let required =
-        std::env::var("NAMZU_REQUIRE").is_ok_and(|v| v.split(',').any(|n| n == "e2b-sdk"));
+    let required = is_required("e2b-sdk");
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2b_sdk");
     // Node resolves packages from where the script lies, so it lies beside them.
     let node = installed.join("node-2.51.0");

@@ -10,6 +10,7 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Trial};
 use namzu_core::egress::{DNS_PORT, PROXY_PORT};
 use namzu_egress::{Boundary, Egress, ForwardedDoor};
+use namzu_testkit::conformance::is_required;
 use namzu_testkit::network::{self, Block, HOST_V4, HOST_V6, Network, Room, Seen, Zone};
 use namzu_types::EgressPolicy;
 use rustls::RootCertStore;
@@ -21,10 +22,6 @@ use crate::doors::Resolved;
 use crate::usual::zone;
 pub(crate) use crate::usual::{API_SECRET, GIT_ENV, GIT_SECRET, rule, rules, strings, usual};
 use crate::wire::Wire;
-
-/// Lists what must be testable here: with `network` in it, a host that allows no network of its own
-/// fails the tests instead of leaving them out.
-const REQUIRE: &str = "NAMZU_REQUIRE";
 
 /// What all tests share, and how their sandboxes come to the boundary.
 pub(crate) struct Bench {
@@ -111,8 +108,8 @@ pub(crate) fn main() -> ExitCode {
                 .collect()
         }
         Err(why) => {
-            let required = std::env::var(REQUIRE)
-                .is_ok_and(|names| names.split(',').any(|name| name.trim() == "network"));
+            // Else a host that allows no network of its own leaves the tests out.
+            let required = is_required("network");
             let name = format!("unavailable: no network of its own here: {why}");
             let trial = Trial::test(name, move || Err(why.into()));
             vec![trial.with_ignored_flag(!required)]

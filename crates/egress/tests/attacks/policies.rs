@@ -8,7 +8,7 @@ use namzu_types::{Callback, EgressPolicy, EgressScheme, ValueSource};
 
 use crate::bench::{List, Place, rule, rules};
 use crate::doors::{Door, Outcome};
-use crate::wire::End;
+use crate::wire::{End, Wire};
 
 pub(crate) fn list(list: &mut List) {
     nothing(list);
@@ -181,38 +181,16 @@ fn narrowing(list: &mut List) {
         "117_a_keep_alive_connection_is_judged_anew::absolute",
         |bench| {
             let place = Place::open(bench);
-            let mut wire = place.proxy();
             let request = "GET http://allowed.test/ HTTP/1.1\r\nHost: allowed.test\r\n\r\n";
-            wire.send(request);
-            assert_eq!(wire.reply().unwrap().status, 200);
-            let only = EgressPolicy::hosts(["other.test"]);
-            bench
-                .runtime
-                .block_on(place.egress.set_policy(&only))
-                .unwrap();
-            wire.send(request);
-            let refused = wire.reply().map_or(true, |reply| reply.status == 403);
-            assert!(refused);
-            assert_eq!(place.one().text().matches("GET ").count(), 1);
+            judged_anew(&place, place.proxy(), request);
         },
     );
     list.add(
         "117_a_connection_in_tls_is_judged_anew::intercepted",
         |bench| {
             let place = Place::open(bench);
-            let mut wire = place.intercepted("inner.test");
             let request = "GET / HTTP/1.1\r\nHost: inner.test\r\n\r\n";
-            wire.send(request);
-            assert_eq!(wire.reply().unwrap().status, 200);
-            let only = EgressPolicy::hosts(["other.test"]);
-            bench
-                .runtime
-                .block_on(place.egress.set_policy(&only))
-                .unwrap();
-            wire.send(request);
-            let refused = wire.reply().map_or(true, |reply| reply.status == 403);
-            assert!(refused);
-            assert_eq!(place.one().text().matches("GET ").count(), 1);
+            judged_anew(&place, place.intercepted("inner.test"), request);
         },
     );
     list.add("117_a_policy_that_is_refused_changes_nothing", |bench| {
@@ -261,6 +239,19 @@ fn narrowing(list: &mut List) {
     );
 }
 
+/// A request that was allowed on a connection is not, once the policy has changed.
+fn judged_anew(place: &Place, mut wire: Wire, request: &str) {
+    wire.send(request);
+    assert_eq!(wire.reply().unwrap().status, 200);
+    let only = EgressPolicy::hosts(["other.test"]);
+    let changed = place.egress.set_policy(&only);
+    place.bench.runtime.block_on(changed).unwrap();
+    wire.send(request);
+    let refused = wire.reply().map_or(true, |reply| reply.status == 403);
+    assert!(refused);
+    assert_eq!(place.one().text().matches("GET ").count(), 1);
+}
+
 fn tcp(host: &str) -> namzu_types::EgressRule {
     let mut rule = rule(host);
     rule.scheme = EgressScheme::Tcp;
@@ -273,7 +264,7 @@ fn two() -> EgressPolicy {
 }
 
 /// A tunnel through which bytes flow.
-fn stream(place: &Place, door: Door, host: &str) -> crate::wire::Wire {
+fn stream(place: &Place, door: Door, host: &str) -> Wire {
     let mut wire = match door {
         Door::Socks => {
             let mut wire = place.proxy();

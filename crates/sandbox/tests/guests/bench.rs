@@ -8,6 +8,7 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Failed, Trial};
 use namzu_backend_process::{Config, ProcessBackend};
 use namzu_sandbox::Chain;
+use namzu_testkit::conformance::is_required;
 use namzu_testkit::network;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -16,9 +17,6 @@ use crate::guest::{Guest, Way};
 use crate::outside::Outside;
 use crate::place::Place;
 use crate::{packages, streams, web};
-
-/// With `guests` in it, a guest that cannot run here fails instead of being left out.
-const REQUIRE: &str = "NAMZU_REQUIRE";
 
 /// What `$GUEST` has of programs.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -58,8 +56,7 @@ pub(crate) fn main() -> ExitCode {
     // Before there is a second thread.
     let entered = network::enter();
     let arguments = Arguments::from_args();
-    let required = std::env::var(REQUIRE)
-        .is_ok_and(|names| names.split(',').any(|name| name.trim() == "guests"));
+    let required = is_required("guests");
     let mut cases = streams::cases();
     for guest in web::GUESTS.iter().chain(packages::GUESTS) {
         cases.extend(guest.ways.iter().map(|way| case(guest, *way)));

@@ -39,6 +39,12 @@ pub use self::suite::{Outcome, Planned, Suite};
 /// Names the backends that must be testable here: a comma list, e.g. `process,passthrough`.
 pub const REQUIRE: &str = "NAMZU_REQUIRE";
 
+/// Whether `NAMZU_REQUIRE` lists `name`: not to be able to test it is a failure then.
+#[must_use]
+pub fn is_required(name: &str) -> bool {
+    std::env::var(REQUIRE).is_ok_and(|names| names.split(',').any(|other| other.trim() == name))
+}
+
 /// Runs the whole suite over a backend: the body of `main` of a test with `harness = false`.
 ///
 /// `name` is the backend's name in the test names and in `NAMZU_REQUIRE`. An `Err` says why the
@@ -63,8 +69,7 @@ pub fn main_of(name: &str, themes: &[&str], backend: Result<Arc<dyn Backend>, St
         return crash::play(&role, backend);
     }
     let arguments = Arguments::from_args();
-    let required = std::env::var(REQUIRE)
-        .is_ok_and(|names| names.split(',').any(|other| other.trim() == name));
+    let required = is_required(name);
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

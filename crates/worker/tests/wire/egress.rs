@@ -2,20 +2,16 @@
 
 use std::process::Command;
 
-use http::{HeaderMap, Method, Request, StatusCode, Version};
-use hyper::ext::Protocol;
-use hyper_util::rt::TokioIo;
+use http::{HeaderMap, Method, StatusCode};
 use namzu_protocol::ext::{DoorsResponse, ProbeResponse, from_json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{Client, Private, command, full, private_with};
+use crate::support::{Client, Private, Tunnel, command, private_with};
 
 /// `CAP_NET_ADMIN` and `CAP_SETPCAP` in the masks of `/proc/PID/status`.
 const NETWORK: u64 = 1 << 12 | 1 << 8;
 /// `CAP_NET_BIND_SERVICE`, which the worker keeps to itself.
 const LOW_PORTS: u64 = 1 << 10;
-
-type Duplex = TokioIo<hyper::upgrade::Upgraded>;
 
 /// A worker that is root of a network of its own.
 fn in_a_network() -> Command {
@@ -51,26 +47,9 @@ async fn doors(client: &Client, ports: &[u16]) -> DoorsResponse {
     from_json(&body).unwrap()
 }
 
-/// Parks an accept; the connection that comes of it, and what is said of it.
-async fn accept(client: &Client, door: &str) -> Result<(HeaderMap, Duplex), StatusCode> {
-    let mut request = Request::builder()
-        .method(Method::CONNECT)
-        .version(Version::HTTP_2)
-        .uri(format!("http://worker/ext/v1/accept?door={door}"))
-        .body(full(""))
-        .unwrap();
-    request
-        .extensions_mut()
-        .insert(Protocol::from_static("namzu"));
-    let response = client.send(request).await;
-    if response.status() != StatusCode::OK {
-        return Err(response.status());
-    }
-    let headers = response.headers().clone();
-    Ok((
-        headers,
-        TokioIo::new(hyper::upgrade::on(response).await.unwrap()),
-    ))
+/// Parks an accept; what is said of the connection that comes of it, and the connection.
+async fn accept(client: &Client, door: &str) -> Result<(HeaderMap, Tunnel), StatusCode> {
+    client.tunnel(&format!("/ext/v1/accept?door={door}")).await
 }
 
 /// Has something tried from inside.

@@ -12,7 +12,8 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::ext::Protocol;
+use hyper::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use namzu_protocol::connect::{EndStream, Envelope, EnvelopeDecoder, ErrorBody, Frame};
 use namzu_protocol::process::{
@@ -22,6 +23,9 @@ use namzu_protocol::process::{
 use namzu_protocol::{Codec, WireMessage};
 use rustix::io::FdFlags;
 use tokio::io::{AsyncRead, AsyncWrite};
+
+/// What a CONNECT becomes.
+pub(crate) type Tunnel = TokioIo<hyper::upgrade::Upgraded>;
 
 /// The body of a request.
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -136,6 +140,26 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// Asks for a tunnel at `path`: it, and the headers of the answer.
+    pub(crate) async fn tunnel(&self, path: &str) -> Result<(HeaderMap, Tunnel), StatusCode> {
+        let mut request = Request::builder()
+            .method(Method::CONNECT)
+            .version(Version::HTTP_2)
+            .uri(format!("http://worker{path}"))
+            .body(full(""))
+            .unwrap();
+        request
+            .extensions_mut()
+            .insert(Protocol::from_static("namzu"));
+        let response = self.send(request).await;
+        if response.status() != StatusCode::OK {
+            return Err(response.status());
+        }
+        let headers = response.headers().clone();
+        let tunnel = hyper::upgrade::on(response).await.unwrap();
+        Ok((headers, TokioIo::new(tunnel)))
+    }
+
     pub(crate) async fn new(io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
         let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
             .initial_stream_window_size(1 << 20)

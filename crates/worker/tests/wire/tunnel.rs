@@ -1,32 +1,10 @@
 //! Tunnels: into the sandbox, and out of it.
 
-use http::{Method, Request, StatusCode, Version};
-use hyper::ext::Protocol;
-use hyper_util::rt::TokioIo;
+use http::{Method, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{Client, full, private};
-
-async fn open(
-    client: &Client,
-    path: &str,
-) -> Result<TokioIo<hyper::upgrade::Upgraded>, StatusCode> {
-    let mut request = Request::builder()
-        .method(Method::CONNECT)
-        .version(Version::HTTP_2)
-        .uri(format!("http://worker{path}"))
-        .body(full(""))
-        .unwrap();
-    request
-        .extensions_mut()
-        .insert(Protocol::from_static("namzu"));
-    let response = client.send(request).await;
-    if response.status() != StatusCode::OK {
-        return Err(response.status());
-    }
-    Ok(TokioIo::new(hyper::upgrade::on(response).await.unwrap()))
-}
+use crate::support::private;
 
 #[tokio::test]
 async fn expose_carries_both_ways_and_keeps_half_closes() {
@@ -40,7 +18,9 @@ async fn expose_carries_both_ways_and_keeps_half_closes() {
         connection.read_to_end(&mut read).await.unwrap();
         connection.write_all(&read).await.unwrap();
     });
-    let mut tunnel = open(&worker.client, &format!("/ext/v1/expose?port={port}"))
+    let (_, mut tunnel) = worker
+        .client
+        .tunnel(&format!("/ext/v1/expose?port={port}"))
         .await
         .unwrap();
     let sent: Vec<u8> = (0..=255).cycle().take(1 << 20).collect();
@@ -62,7 +42,7 @@ async fn a_port_that_nothing_listens_on_is_a_bad_gateway() {
         .port();
     let refused = |path: String| {
         let client = worker.client.clone();
-        async move { open(&client, &path).await.unwrap_err() }
+        async move { client.tunnel(&path).await.unwrap_err() }
     };
     assert_eq!(
         refused(format!("/ext/v1/expose?port={port}")).await,
@@ -100,13 +80,15 @@ async fn reach_hands_connections_from_inside_to_parked_accepts() {
 
     // One gives up before anybody connects, and takes no connection with it.
     let given_up =
-        tokio::time::timeout(std::time::Duration::from_millis(50), open(client, &path)).await;
+        tokio::time::timeout(std::time::Duration::from_millis(50), client.tunnel(&path)).await;
     assert!(given_up.is_err());
     // That it gave up is known inside once a later call was answered.
     client.http(Method::GET, "/health", "").await;
-    let (tunnel, inside) =
-        tokio::join!(open(client, &path), TcpStream::connect(("127.0.0.1", port)));
-    let (mut tunnel, mut inside) = (tunnel.unwrap(), inside.unwrap());
+    let (tunnel, inside) = tokio::join!(
+        client.tunnel(&path),
+        TcpStream::connect(("127.0.0.1", port))
+    );
+    let ((_, mut tunnel), mut inside) = (tunnel.unwrap(), inside.unwrap());
     inside.write_all(b"out").await.unwrap();
     let mut three = [0; 3];
     tunnel.read_exact(&mut three).await.unwrap();
