@@ -7,7 +7,7 @@ mod own;
 mod wiring;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use namzu_core::egress::{Doors, Wiring};
 use namzu_core::{Error, ErrorCode, Result};
@@ -17,8 +17,10 @@ use tokio::task::JoinSet;
 
 pub use self::builder::BoundaryBuilder;
 pub(crate) use self::outside::Outside;
+use crate::lock::locked;
 use crate::metrics::Metrics;
 use crate::place::{Place, Regime};
+use crate::policy::Verdict;
 use crate::stream::Forwarded;
 use crate::tls::ca::Ca;
 use crate::{Host, door, parse_authority};
@@ -144,7 +146,7 @@ impl Egress {
     /// The ports that named doors are needed for, of the policy in force: to be opened after a change too.
     #[must_use]
     pub fn ports(&self) -> Vec<u16> {
-        self.place.regime.load().ports()
+        self.place.regime.load().snapshot.ports()
     }
 
     /// Serves doors that were opened inside, until this is dropped. May be called again with further ones.
@@ -155,8 +157,7 @@ impl Egress {
     /// Those of handing sockets to the runtime.
     pub fn serve(&self, doors: Doors) -> std::io::Result<()> {
         let tasks = door::serve(&self.place, doors)?;
-        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
-        doors.push(tasks);
+        locked(&self.doors).push(tasks);
         Ok(())
     }
 
@@ -202,23 +203,27 @@ impl Egress {
     }
 
     async fn explain_host(&self, host: &Host, port: u16) -> Explanation {
-        let verdict = self.place.would(host, port).await;
-        let (reason, rule, generation) = match verdict {
-            Ok(verdict) => {
-                let rule = verdict.rule.as_ref().map(|rule| rule.id.to_string());
-                (verdict.reason, rule, verdict.generation)
-            }
-            Err(reason) => {
-                let generation = self.place.regime.load().snapshot.generation;
-                (reason, None, generation)
-            }
-        };
-        Explanation {
-            allowed: reason == crate::Reason::Allowed,
-            reason: reason.code(),
-            text: reason.text(),
-            rule,
-            generation,
+        match self.place.would(host, port).await {
+            Ok(verdict) => verdict.into(),
+            Err(reason) => Explanation {
+                allowed: false,
+                reason: reason.code(),
+                text: reason.text(),
+                rule: None,
+                generation: self.place.regime.load().snapshot.generation,
+            },
+        }
+    }
+}
+
+impl From<Verdict> for Explanation {
+    fn from(verdict: Verdict) -> Self {
+        Self {
+            allowed: verdict.allows(),
+            reason: verdict.reason.code(),
+            text: verdict.reason.text(),
+            rule: verdict.rule.map(|rule| rule.id.to_string()),
+            generation: verdict.generation,
         }
     }
 }

@@ -4,10 +4,10 @@
 //! done about it. What somebody inside sent comes back only escaped and cut to a length.
 
 use ::http::StatusCode;
-use hickory_proto::op::ResponseCode;
 use serde_json::json;
 
 use crate::Reason;
+use crate::door::dns::Code;
 use crate::place::Ask;
 use crate::policy::Verdict;
 
@@ -31,7 +31,7 @@ pub(crate) struct Denial {
 /// A refusal in the words of DNS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DnsDenial {
-    pub(crate) code: ResponseCode,
+    pub(crate) code: Code,
     /// The INFO-CODE of an Extended DNS Error (RFC 8914).
     pub(crate) info: u16,
     /// Its EXTRA-TEXT.
@@ -105,23 +105,6 @@ impl Denial {
         format!("{body}\n").into_bytes()
     }
 
-    /// A whole HTTP/1.1 response, after which the connection is closed.
-    pub(crate) fn http1(&self) -> Vec<u8> {
-        let status = self.status();
-        let body = self.body();
-        let mut response = format!(
-            "HTTP/1.1 {} {}\r\n{HEADER}: {}\r\ncontent-type: application/json\r\n\
-             content-length: {}\r\ncache-control: no-store\r\nconnection: close\r\n\r\n",
-            status.as_str(),
-            status.canonical_reason().unwrap_or_default(),
-            self.reason.code(),
-            body.len(),
-        )
-        .into_bytes();
-        response.extend_from_slice(&body);
-        response
-    }
-
     /// The REP of a SOCKS5 reply (RFC 1928 §6).
     pub(crate) const fn socks(&self) -> u8 {
         match self.reason {
@@ -145,15 +128,15 @@ impl Denial {
     pub(crate) fn dns(&self) -> DnsDenial {
         // EDE: 15 blocked, 18 prohibited, 22 no reachable authority, 0 other.
         let (code, info) = match self.reason {
-            Reason::NameMalformed | Reason::RequestMalformed => (ResponseCode::FormErr, 0),
+            Reason::NameMalformed | Reason::RequestMalformed => (Code::FormErr, 0),
             Reason::TooFast | Reason::TooManyFlows | Reason::QuotaUsed | Reason::NotSupported => {
-                (ResponseCode::Refused, 18)
+                (Code::Refused, 18)
             }
-            Reason::LookupFailed | Reason::Deadline => (ResponseCode::ServFail, 22),
+            Reason::LookupFailed | Reason::Deadline => (Code::ServFail, 22),
             Reason::ResolverFailed | Reason::AuditFailed | Reason::Closed | Reason::Internal => {
-                (ResponseCode::ServFail, 0)
+                (Code::ServFail, 0)
             }
-            _ => (ResponseCode::NXDomain, 15),
+            _ => (Code::NxDomain, 15),
         };
         let text = format!("{}: {}", self.reason.code(), self.reason.text());
         DnsDenial { code, info, text }
@@ -187,7 +170,7 @@ impl Denial {
                  egress policy."
             }
             Reason::AddressLiteral => "Use the host's name instead of its address.",
-            Reason::DeniedHost | Reason::AddressForbidden => {
+            Reason::DeniedHost | Reason::AddressForbidden | Reason::Closed => {
                 "Trying again does not help: do without it."
             }
             Reason::LookupFailed
@@ -198,7 +181,7 @@ impl Denial {
             Reason::TooManyFlows => "Close connections, or open fewer at once.",
             Reason::TooFast => "Wait a second, then go slower.",
             Reason::QuotaUsed => "Whoever runs this sandbox can raise the limit.",
-            Reason::ResolverFailed | Reason::AuditFailed => {
+            Reason::ResolverFailed | Reason::AuditFailed | Reason::Internal => {
                 "Try again in a while; whoever runs this sandbox finds the cause in its log."
             }
             Reason::CredentialMissing => "Whoever runs this sandbox must renew the credential.",
@@ -228,6 +211,7 @@ pub(crate) fn shown(raw: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::refusal;
 
     fn denial(reason: Reason, host: &str) -> Denial {
         Denial {
@@ -240,8 +224,8 @@ mod tests {
 
     #[test]
     fn a_response_says_code_meaning_rule_and_what_to_do() {
-        let response = denial(Reason::PortNotListed, "a.example").http1();
-        let text = String::from_utf8(response).unwrap();
+        let response = refusal(&denial(Reason::PortNotListed, "a.example"));
+        let text = std::str::from_utf8(&response).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{head}");
         assert!(head.contains("\r\nx-egress-reason: port_not_listed\r\n"));
@@ -264,7 +248,7 @@ mod tests {
         let line = denial.line();
         assert!(line.bytes().all(|b| (b' '..=b'~').contains(&b)), "{line}");
         assert!(line.len() < 800);
-        let http = denial.http1();
+        let http = refusal(&denial);
         assert!(http.is_ascii() && http.len() < 1500);
         assert_eq!(http.windows(4).filter(|w| w == b"\r\n\r\n").count(), 1);
     }
@@ -294,18 +278,18 @@ mod tests {
             let denial = denial(*reason, "a.example");
             assert!(denial.status().as_u16() >= 400, "{reason}");
             assert!((1..=8).contains(&denial.socks()), "{reason}");
-            assert_ne!(denial.dns().code, ResponseCode::NoError, "{reason}");
+            assert_ne!(denial.dns().code, Code::NoError, "{reason}");
         }
     }
 
     #[test]
     fn a_name_that_is_not_allowed_does_not_exist_and_says_why() {
         let dns = denial(Reason::NotListed, "a.example").dns();
-        assert_eq!((dns.code, dns.info), (ResponseCode::NXDomain, 15));
+        assert_eq!((dns.code, dns.info), (Code::NxDomain, 15));
         assert!(dns.text.starts_with("not_listed: "));
         assert_eq!(
             denial(Reason::LookupFailed, "a.example").dns().code,
-            ResponseCode::ServFail
+            Code::ServFail
         );
     }
 }

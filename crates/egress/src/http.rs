@@ -23,6 +23,7 @@ pub(crate) mod target;
 mod write;
 
 pub(crate) use self::serve::{is_connect, read_connect, serve};
+pub(crate) use self::write::{host_field, refusal};
 use crate::{Host, Scheme};
 
 /// What a connection may ask for.

@@ -5,7 +5,7 @@
 //! whoever is not named by a rule is denied.
 //!
 //! ```text
-//!  door (proxy, socks, named, dns, inside TLS) ── Ask ──► Place::admit ── Flow ──► Place::dial ──► outside
+//!  door (proxy, socks, named, dns, inside TLS) ── Ask ──► Place::admit ── Flow ──► Flow::dial ──► outside
 //!                                                          policy::decide             lookup, screen
 //! ```
 //!
@@ -20,11 +20,13 @@ mod door;
 mod host;
 mod http;
 mod limits;
+mod lock;
 mod lookup;
 mod metrics;
 mod place;
 pub mod policy;
 mod proxy;
+mod reader;
 mod reason;
 mod relay;
 pub mod screen;

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use namzu_types::EgressLimits;
 use tokio::time::Instant;
 
+use crate::lock::locked;
 use crate::{Name, Reason};
 
 const FLOWS: u32 = 256;
@@ -52,10 +53,6 @@ pub(crate) struct Permit {
 enum What {
     Flow,
     Connection,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What `policy` says, and for what it leaves out what `defaults` says.

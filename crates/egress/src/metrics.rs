@@ -10,7 +10,7 @@ use crate::place::Via;
 /// Counters of a boundary, over all its sandboxes. None is named in a label: their number has no bound.
 #[derive(Debug)]
 pub struct Metrics {
-    /// By way, then by reason.
+    /// By reason, then by way.
     decisions: Vec<[AtomicU64; Via::ALL.len()]>,
     pub(crate) flows: AtomicU64,
     pub(crate) up: AtomicU64,

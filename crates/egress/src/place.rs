@@ -33,7 +33,7 @@ use crate::policy::{self, Question, Verdict};
 use crate::relay::stock::Lent;
 use crate::tls::ca::Ca;
 use crate::tls::upstream::Upstream;
-use crate::{Host, Name, Reason, Scheme};
+use crate::{Host, Reason, Scheme};
 
 /// By which way something was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -114,6 +114,17 @@ pub(crate) struct Place {
 }
 
 impl Ask {
+    /// Of which no more is known.
+    pub(crate) const fn new(via: Via, host: Host, port: u16) -> Self {
+        Self {
+            via,
+            host,
+            port,
+            scheme: None,
+            request: None,
+        }
+    }
+
     pub(crate) fn question(&self) -> Question<'_> {
         Question {
             host: &self.host,
@@ -161,7 +172,7 @@ impl Place {
     /// Nothing was admitted.
     pub(crate) async fn admit(self: &Arc<Self>, ask: Ask) -> Result<Flow, Denial> {
         match self.prepare(ask.via).await {
-            Ok(permit) => self.enter(&ask, permit),
+            Ok(permit) => self.enter(ask, permit),
             Err(reason) => Err(self.denied(&ask, reason, None)),
         }
     }
@@ -180,27 +191,23 @@ impl Place {
     }
 
     /// Decides, and enters in the books what is allowed. Never waits.
-    fn enter(self: &Arc<Self>, ask: &Ask, permit: Option<Permit>) -> Result<Flow, Denial> {
-        let denied = |verdict: &Verdict| self.denied(ask, verdict.reason, Some(verdict));
-        let mut regime = self.regime.load_full();
-        let mut verdict = policy::decide(&regime.snapshot, &ask.question());
+    fn enter(self: &Arc<Self>, ask: Ask, permit: Option<Permit>) -> Result<Flow, Denial> {
+        let regime = self.regime.load_full();
+        let verdict = policy::decide(&regime.snapshot, &ask.question());
         if !verdict.allows() {
-            return Err(denied(&verdict));
+            return Err(self.denied(&ask, verdict.reason, Some(&verdict)));
         }
-        let Some(entry) = self.flows.enter(ask) else {
-            return Err(self.denied(ask, Reason::Closed, None));
+        let Some(entry) = self.flows.enter(&ask) else {
+            return Err(self.denied(&ask, Reason::Closed, None));
         };
         // From here on the flow leaves the books whatever happens.
-        let mut flow = Flow::new(Arc::clone(self), ask, &verdict, &regime, entry, permit);
+        let mut flow = Flow::new(Arc::clone(self), ask, verdict, regime, entry, permit);
         // A change that had looked through the books before this was in them did not see it.
-        while !Arc::ptr_eq(&self.regime.load(), &regime) {
-            regime = self.regime.load_full();
-            verdict = policy::decide(&regime.snapshot, &ask.question());
-            if !verdict.allows() {
-                flow.forget();
-                return Err(denied(&verdict));
-            }
-            flow.decided(&verdict, &regime);
+        if !flow.is_current()
+            && let Err(verdict) = flow.decide()
+        {
+            flow.forget();
+            return Err(self.denied(&flow.ask, verdict.reason, Some(&verdict)));
         }
         self.admitted(&flow);
         Ok(flow)
@@ -211,16 +218,6 @@ impl Place {
             return Ok(None);
         }
         self.limiter.flow().map(Some)
-    }
-
-    /// One more name that somebody inside looks up. Asked by the door for names, of names that the
-    /// policy allows.
-    ///
-    /// # Errors
-    ///
-    /// [`Reason::TooFast`].
-    pub(crate) fn name_asked(&self, name: &Name) -> Result<(), Reason> {
-        self.limiter.name(name)
     }
 
     /// What the policy says to a host, without admitting or recording anything.

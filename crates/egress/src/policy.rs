@@ -2,7 +2,7 @@
 
 mod compile;
 mod confusable;
-mod credential;
+pub(crate) mod credential;
 mod decide;
 mod path;
 mod pattern;
@@ -21,6 +21,7 @@ use ipnet::IpNet;
 use namzu_types::{EgressLimits, EgressPolicy};
 
 pub use self::decide::decide;
+pub(crate) use self::decide::is_never_forwarded;
 pub use self::pattern::Pattern;
 pub(crate) use self::pattern::overfills;
 use self::table::Table;
@@ -55,6 +56,12 @@ impl Schemes {
     #[must_use]
     pub const fn with(self, scheme: Scheme) -> Self {
         Self(self.0 | 1 << scheme as u8)
+    }
+
+    /// Whether it is `tcp` alone, into which nobody looks.
+    #[must_use]
+    pub const fn is_opaque(self) -> bool {
+        self.0 == Self::NONE.with(Scheme::Tcp).0
     }
 
     /// Whether `scheme` is one of them.

@@ -38,13 +38,7 @@ pub(crate) async fn explain(
             request: None,
         },
     );
-    Ok(Explanation {
-        allowed: verdict.allows(),
-        reason: verdict.reason.code(),
-        text: verdict.reason.text(),
-        rule: verdict.rule.map(|rule| rule.id.to_string()),
-        generation,
-    })
+    Ok(verdict.into())
 }
 
 /// A name for an end at the boundary that belongs to no sandbox.

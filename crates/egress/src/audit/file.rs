@@ -4,9 +4,10 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::AuditSink;
+use crate::lock::locked;
 
 /// Appends audit lines to a file, which is made (for its owner only) if there is none. It is not synced: a
 /// crash of the machine may lose the last lines, one of this process does not.
@@ -43,7 +44,7 @@ impl AuditFile {
 
 impl AuditSink for AuditFile {
     fn write(&self, line: &[u8]) -> io::Result<()> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = locked(&self.file);
         let length = file.metadata()?.len();
         let mut whole = Vec::with_capacity(line.len() + 1);
         whole.extend_from_slice(line);
@@ -55,7 +56,7 @@ impl AuditSink for AuditFile {
     }
 
     fn last(&self) -> io::Result<Option<Vec<u8>>> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = locked(&self.file);
         let length = file.metadata()?.len();
         let from = length.saturating_sub(TAIL);
         file.seek(SeekFrom::Start(from))?;

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use super::chain::Link;
 use super::{AuditSink, Line};
 use crate::Reason;
+use crate::lock::locked;
 use crate::metrics::Metrics;
 
 /// Lines of one sandbox that may wait. What is admitted waits for room among these.
@@ -64,7 +65,7 @@ impl fmt::Debug for Writer {
 
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.queue)
     }
 
     /// Whether something may be admitted now; `None` while that has to wait.

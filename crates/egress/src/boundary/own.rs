@@ -1,12 +1,13 @@
 //! The host's own addresses: what listens on them was meant for its neighbours, not for a sandbox.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::time::Instant;
 
+use crate::lock::locked;
 use crate::screen::Screen;
 
 /// How old what is known of the host may be.
@@ -43,7 +44,7 @@ impl Own {
     /// Looks them up again if they may have changed. Two small files of the kernel: no disk is waited for.
     pub(crate) fn refresh(&self, screen: &ArcSwap<Screen>) {
         {
-            let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut read = locked(&self.read);
             match &mut *read {
                 Some(when) if when.elapsed() >= FRESH => *when = Instant::now(),
                 _ => return,

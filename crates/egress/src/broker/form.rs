@@ -1,12 +1,11 @@
-//! What a credential may look like, and how a secret is made ready for use.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! What a secret may look like, and how it is made ready for use.
 
 use ::http::{HeaderMap, HeaderName, HeaderValue};
-use namzu_types::{EgressCredential, Secret};
+use namzu_types::Secret;
 
 use super::scrub::Scrub;
 use super::standin::Standin;
+use crate::policy::credential::{halves, header_name};
 
 /// The shortest secret, in bytes. What is shorter turns up in answers by chance, and could be guessed by
 /// watching what is taken out of them.
@@ -14,26 +13,6 @@ const SHORTEST: usize = 8;
 
 /// The longest secret, in bytes: many servers refuse longer headers.
 const LONGEST: usize = 8 * 1024;
-
-/// Headers that say where a request ends or goes, or that only concern one connection.
-const RESERVED: &[&str] = &[
-    "accept-encoding",
-    "connection",
-    "content-encoding",
-    "content-length",
-    "expect",
-    "forwarded",
-    "host",
-    "http2-settings",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 
 /// What a secret is for.
 pub(super) enum Usage {
@@ -58,8 +37,8 @@ pub(super) struct Ready {
 impl Usage {
     /// # Errors
     ///
-    /// Why the header or the format is none.
-    pub(super) fn inject(header: &str, format: &str) -> Result<Self, String> {
+    /// Why the header or the format is none, which a policy that was compiled does not have.
+    pub(super) fn inject(header: &str, format: &str) -> Result<Self, &'static str> {
         let header = header_name(header)?;
         let (before, after) = halves(format)?;
         Ok(Self::Inject {
@@ -117,53 +96,6 @@ fn fits_a_header(text: &str) -> Result<(), &'static str> {
         return Err("it begins or ends with a space");
     }
     Ok(())
-}
-
-/// Checks what can be checked without asking a source.
-pub(super) fn check(credentials: &BTreeMap<String, EgressCredential>) -> Vec<String> {
-    let mut faults = Vec::new();
-    let mut taken = BTreeSet::new();
-    for (name, credential) in credentials {
-        let fault = match credential {
-            EgressCredential::Inject { header, format, .. } => Usage::inject(header, format).err(),
-            EgressCredential::Sentinel { env, .. } if !is_variable(env) => {
-                Some(format!("`{env}` is no variable's name"))
-            }
-            EgressCredential::Sentinel { env, .. } if !taken.insert(env) => {
-                Some(format!("another credential uses the variable `{env}` too"))
-            }
-            EgressCredential::Sentinel { .. } => None,
-        };
-        faults.extend(fault.map(|why| format!("credentials.{name}: {why}")));
-    }
-    faults
-}
-
-fn is_variable(name: &str) -> bool {
-    let first = name.bytes().next().unwrap_or(b'0');
-    !first.is_ascii_digit()
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
-fn header_name(text: &str) -> Result<HeaderName, String> {
-    let name = HeaderName::from_bytes(text.as_bytes())
-        .map_err(|_| format!("`{}` is no header's name", text.escape_debug()))?;
-    if RESERVED.contains(&dashed(&name).as_str()) {
-        return Err(format!("the header `{name}` is the boundary's own"));
-    }
-    Ok(name)
-}
-
-fn halves(format: &str) -> Result<(&str, &str), String> {
-    let wrong = || "the format must hold `{}` once, and no control character".to_owned();
-    let (before, after) = format.split_once("{}").ok_or_else(wrong)?;
-    let plain = |half: &str| half.bytes().all(|byte| matches!(byte, b' '..=b'~'));
-    if after.contains("{}") || !plain(format) || before.starts_with(' ') || after.ends_with(' ') {
-        return Err(wrong());
-    }
-    Ok((before, after))
 }
 
 /// Takes a header out, and those that a server may read as the same one: CGI and its heirs see no

@@ -1,7 +1,7 @@
 //! The value of one secret as it is now: read again when its source may have changed.
 
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use namzu_core::{Chain, source};
@@ -9,6 +9,7 @@ use namzu_types::{Secret, ValueSource};
 use tokio::time::Instant;
 
 use super::form::{Ready, Usage};
+use crate::lock::locked;
 
 /// How long a source may take.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -107,7 +108,7 @@ impl Held {
 
     /// What is known, if that is still good.
     fn known(&self) -> Option<Option<Arc<Ready>>> {
-        let state = self.state();
+        let state = locked(&self.state);
         let good = match (&self.source, &state.ready) {
             (_, None) => LOOK_EVERY,
             (ValueSource::Value(_), Some(_)) => Duration::MAX,
@@ -125,14 +126,14 @@ impl Held {
         // Before the file is read: what is written meanwhile is seen the next time.
         let stamp = Stamp::of(&self.source).await;
         if stamp.is_some() {
-            let mut state = self.state();
+            let mut state = locked(&self.state);
             if state.stamp == stamp && state.ready.is_some() {
                 state.looked = Instant::now();
                 return state.ready.clone();
             }
         }
         let ready = self.read().await.map(Arc::new);
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         match &ready {
             Err(why) if state.ready.is_some() => {
                 tracing::warn!("a credential has no value now: {why}");
@@ -151,10 +152,6 @@ impl Held {
     async fn read(&self) -> Result<Ready, String> {
         let secret = resolve(&self.source).await?;
         self.usage.prepare(secret).map_err(str::to_owned)
-    }
-
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -11,13 +11,13 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hickory_proto::op::ResponseCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use self::wire::{Code, Garbage, Query, Record};
+pub(crate) use self::wire::Code;
+use self::wire::{Garbage, Query, Record};
 use crate::denial::Denial;
 use crate::place::{Ask, Place, Via};
 use crate::stream::Inside;
@@ -112,7 +112,7 @@ async fn answer(place: &Arc<Place>, message: &[u8]) -> Option<Vec<u8>> {
         Ok(Found::Nothing) => query.answer(Code::NoError, Record::None, None),
         Err(denial) => {
             let told = denial.dns();
-            query.answer(code(told.code), Record::None, Some((told.info, &told.text)))
+            query.answer(told.code, Record::None, Some((told.info, &told.text)))
         }
     })
 }
@@ -142,17 +142,11 @@ async fn decide(place: &Arc<Place>, query: &Query<'_>) -> Result<Found, Denial> 
     let Ok(name) = Name::parse(text) else {
         return Err(refuse(Reason::NameMalformed));
     };
-    let ask = Ask {
-        via: Via::Dns,
-        host: Host::Name(name.clone()),
-        port: 0,
-        scheme: None,
-        request: None,
-    };
+    let ask = Ask::new(Via::Dns, Host::Name(name.clone()), 0);
     let flow = place.admit(ask).await?;
     // Nothing flows: whoever connects to the address is judged again.
     flow.end(None);
-    place.name_asked(&name).map_err(refuse)?;
+    place.limiter.name(&name).map_err(refuse)?;
     if query.kind != wire::A {
         return Ok(Found::Nothing);
     }
@@ -172,15 +166,6 @@ fn reversed(name: &str) -> Option<Ipv4Addr> {
     let address: Ipv4Addr = address.parse().ok()?;
     let [a, b, c, d] = address.octets();
     Some([d, c, b, a].into())
-}
-
-fn code(code: ResponseCode) -> Code {
-    match code {
-        ResponseCode::FormErr => Code::FormErr,
-        ResponseCode::NXDomain => Code::NxDomain,
-        ResponseCode::Refused => Code::Refused,
-        _ => Code::ServFail,
-    }
 }
 
 #[cfg(test)]

@@ -32,16 +32,10 @@ pub(crate) async fn serve(place: Arc<Place>, inside: Inside) {
 /// Serves a connection to `at`, which may be anything at all: it is looked up, and no more.
 pub(crate) async fn serve_at(place: Arc<Place>, mut inside: Inside, at: SocketAddrV4) {
     let Some(name) = place.names.name(*at.ip()) else {
-        place.refuse(Via::Named, &at.to_string(), Reason::NameUnknown);
+        place.refuse(Via::Named, at.to_string(), Reason::NameUnknown);
         return inside.reset();
     };
-    let ask = Ask {
-        via: Via::Named,
-        host: Host::Name(name),
-        port: at.port(),
-        scheme: None,
-        request: None,
-    };
+    let ask = Ask::new(Via::Named, Host::Name(name), at.port());
     match place.admit(ask).await {
         Ok(flow) => tunnel::run(flow, inside, BytesMut::new()).await,
         Err(denial) => {

@@ -27,8 +27,6 @@ use crate::{Reason, Scheme, relay};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// What is read at once.
 const ROOM: usize = 1024;
-/// What the audit is told of a head that makes no sense.
-const RAW_MAX: usize = 256;
 
 /// How a program begins.
 enum Beginning {
@@ -113,28 +111,21 @@ async fn connect(
     head: Result<Bytes, Reason>,
     early: BytesMut,
 ) -> Option<Tunnel> {
-    let (raw, read) = match head {
-        Ok(head) => (head.clone(), read_connect(&head)),
-        Err(reason) => (Bytes::copy_from_slice(&early), Err(reason)),
+    let read = match &head {
+        Ok(head) => read_connect(head),
+        Err(reason) => Err(*reason),
     };
     let (host, port) = match read {
         Ok(authority) => authority,
         Err(reason) => {
-            let raw = String::from_utf8_lossy(&raw[..raw.len().min(RAW_MAX)]);
-            let denial = place.refuse(Via::Connect, &raw, reason);
+            let raw = head.as_deref().unwrap_or(&early);
+            let denial = place.refuse(Via::Connect, raw, reason);
             tell::denial(inside, Speech::Http, &denial).await;
             return None;
         }
     };
-    drop(raw);
-    let ask = Ask {
-        via: Via::Connect,
-        host,
-        port,
-        scheme: None,
-        request: None,
-    };
-    match place.admit(ask).await {
+    drop(head);
+    match place.admit(Ask::new(Via::Connect, host, port)).await {
         Ok(flow) => open(flow, inside, early, Words::Connect).await,
         Err(denial) => {
             Words::Connect.denied(inside, &denial).await;
@@ -173,9 +164,7 @@ pub(super) async fn open(
     early: BytesMut,
     words: Words,
 ) -> Option<Tunnel> {
-    let schemes = flow.verdict.schemes;
-    let opaque = !schemes.has(Scheme::Https) && !schemes.has(Scheme::Http);
-    let dialled = if opaque {
+    let dialled = if flow.verdict.schemes.is_opaque() {
         match dial(&mut flow).await {
             Ok(outside) => Some(outside),
             Err(denial) => {
@@ -205,7 +194,7 @@ async fn dial(flow: &mut Flow) -> Result<TcpStream, Denial> {
     flow.refine(Scheme::Tcp)?;
     tokio::select! {
         biased;
-        reason = flow.cut() => Err(Denial::of(&flow.ask, reason)),
+        reason = flow.cut() => Err(flow.denial(reason)),
         dialled = flow.dial() => dialled,
     }
 }

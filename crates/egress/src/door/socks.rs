@@ -52,14 +52,7 @@ pub(super) async fn serve(
         }
         Ok(None) | Err(_) => return None,
     };
-    let ask = Ask {
-        via: Via::Socks,
-        host,
-        port,
-        scheme: None,
-        request: None,
-    };
-    match place.admit(ask).await {
+    match place.admit(Ask::new(Via::Socks, host, port)).await {
         Ok(flow) => open(flow, inside, early, Words::Socks).await,
         Err(denial) => {
             Words::Socks.denied(inside, &denial).await;
@@ -71,8 +64,7 @@ pub(super) async fn serve(
 /// Reads greeting and request; `None` if the program has ended before.
 async fn ask(place: &Place, inside: &mut Inside, early: &mut BytesMut) -> Option<Asked> {
     let fault = |fault: Fault, raw: &[u8]| {
-        let raw = String::from_utf8_lossy(raw);
-        place.refuse(Via::Socks, &raw, fault.reason);
+        place.refuse(Via::Socks, raw, fault.reason);
         Some(Err(reply(fault.reply).to_vec()))
     };
     loop {

@@ -6,9 +6,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::speech::Speech;
-use crate::Reason;
 use crate::denial::Denial;
-use crate::stream::Inside;
+use crate::stream::{Inside, Line};
+use crate::{Reason, http};
 
 /// For the refusal to be taken and the other side to close.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -31,14 +31,14 @@ const SSH_LONGEST: usize = 400;
 pub(crate) async fn denial(inside: Inside, speech: Speech, denial: &Denial) {
     match speech {
         Speech::Tls => last(inside, &alert(denial.reason)).await,
-        Speech::Http => last(inside, &denial.http1()).await,
+        Speech::Http => last(inside, &http::refusal(denial)).await,
         Speech::Ssh => last(inside, &ssh(&denial.line())).await,
         Speech::Other => inside.reset(),
     }
 }
 
 /// Says the last words on a connection and ends it so that they arrive.
-pub(crate) async fn last(mut inside: Inside, words: &[u8]) {
+pub(crate) async fn last<S: Line>(mut inside: S, words: &[u8]) {
     let told = timeout(PATIENCE, async {
         inside.write_all(words).await?;
         inside.shutdown().await?;

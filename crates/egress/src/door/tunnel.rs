@@ -48,7 +48,7 @@ pub(crate) async fn run(flow: Flow, inside: Inside, early: BytesMut) {
 /// Everything up to the carrying; nothing is left of a connection that is not only carried.
 async fn prepare(flow: Flow, mut inside: Inside, mut early: BytesMut) -> Option<Ready> {
     let schemes = flow.verdict.schemes;
-    if !schemes.has(Scheme::Https) && !schemes.has(Scheme::Http) {
+    if schemes.is_opaque() {
         return opaque(flow, inside, early).await;
     }
     let heard = tokio::select! {
@@ -68,7 +68,7 @@ async fn prepare(flow: Flow, mut inside: Inside, mut early: BytesMut) -> Option<
             // Denied, unless the policy has just changed.
             Ok(()) => secure(flow, inside, early).await,
             Err(reason) => {
-                let denial = Denial::of(&flow.ask, reason).by(&flow.verdict);
+                let denial = flow.denial(reason);
                 refuse(flow, inside, Speech::Tls, &denial).await
             }
         },

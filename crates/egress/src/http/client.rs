@@ -64,6 +64,15 @@ impl Clock {
     }
 }
 
+/// Gives up the room of empty buffers that hold much of it, before a connection is idle.
+pub(super) fn slim(buffers: [&mut BytesMut; 2]) {
+    for buffer in buffers {
+        if buffer.is_empty() && buffer.capacity() > LARGEST_IDLE {
+            *buffer = BytesMut::new();
+        }
+    }
+}
+
 impl<S: Line> Client<S> {
     pub(super) fn new(io: S, early: BytesMut) -> Self {
         Self {
@@ -77,11 +86,7 @@ impl<S: Line> Client<S> {
 
     /// Reads the next head, and no further than what came with it.
     pub(super) async fn head(&mut self) -> Result<Bytes, NoHead> {
-        for buffer in [&mut self.buffer, &mut self.out] {
-            if buffer.is_empty() && buffer.capacity() > LARGEST_IDLE {
-                *buffer = BytesMut::new();
-            }
-        }
+        slim([&mut self.buffer, &mut self.out]);
         if self.buffer.is_empty() {
             let idle = if self.known { IDLE } else { HEAD };
             self.fill(Instant::now() + idle)

@@ -9,6 +9,7 @@ use http::{HeaderMap, Method};
 use super::fields::{Fields, Framing};
 use super::scan::FIELDS_MAX;
 use super::target::{Target, authority};
+use crate::policy::is_never_forwarded;
 use crate::{Authority, Reason};
 
 /// The head of a request.
@@ -98,13 +99,10 @@ impl RequestHead {
     }
 }
 
-/// Refuses the methods that are not forwarded, in any spelling: some servers do not look at the case.
+/// Refuses the methods that are not forwarded; CONNECT is for the door to take.
 fn read_method(text: &str) -> Result<Method, Reason> {
     let method = Method::from_bytes(text.as_bytes()).map_err(|_| Reason::RequestMalformed)?;
-    let refused = ["TRACE", "TRACK"]
-        .iter()
-        .any(|refused| text.eq_ignore_ascii_case(refused));
-    if refused || (method != Method::CONNECT && text.eq_ignore_ascii_case("CONNECT")) {
+    if method != Method::CONNECT && is_never_forwarded(text) {
         return Err(Reason::TraceRefused);
     }
     Ok(method)

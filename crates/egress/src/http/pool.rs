@@ -2,21 +2,20 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use bytes::BytesMut;
 use tokio::time::Instant;
 
+use super::client::slim;
 use super::server::Server;
+use crate::lock::locked;
 use crate::{Host, Scheme};
 
 /// How long a connection may be idle. Servers close theirs after some such time, too.
 const IDLE: Duration = Duration::from_secs(30);
 /// The most idle connections of one sandbox.
 const MOST: usize = 128;
-/// A connection that holds more room than this gives it up.
-const LARGEST_IDLE: usize = 16 * 1024;
 
 /// Whom a connection leads to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,10 +46,6 @@ struct Idle {
     generation: u64,
 }
 
-fn locked(shelf: &Mutex<Shelf>) -> MutexGuard<'_, Shelf> {
-    shelf.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Pool {
     /// A connection to `key` that is not idle for longer than `fresh`, the latest first.
     pub(crate) fn take(&self, key: &Key, generation: u64, fresh: Duration) -> Option<Server> {
@@ -65,11 +60,7 @@ impl Pool {
 
     /// Keeps a connection for later. One too many is closed.
     pub(crate) fn put(&self, key: Key, generation: u64, mut server: Server) {
-        for buffer in [&mut server.buffer, &mut server.out] {
-            if buffer.capacity() > LARGEST_IDLE {
-                *buffer = BytesMut::new();
-            }
-        }
+        slim([&mut server.buffer, &mut server.out]);
         let mut shelf = locked(&self.shelf);
         if shelf.count >= MOST {
             return;

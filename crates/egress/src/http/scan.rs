@@ -130,7 +130,7 @@ fn plausible(kind: Kind, bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether a byte may be in a method or in a field's name.
+/// Whether a byte may be in a method or in a field's name (RFC 9110 §5.6.2).
 pub(crate) const fn is_token(byte: u8) -> bool {
     matches!(byte,
         b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z'

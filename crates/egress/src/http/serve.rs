@@ -24,8 +24,6 @@ use crate::{Authority, Host, Reason, Scheme};
 /// For a request that cannot be sent twice, an idle connection must be this young: an older one may be
 /// closed by the server at the very time.
 const FRESH: Duration = Duration::from_secs(1);
-/// What the audit is told of a head that makes no sense.
-const RAW_MAX: usize = 256;
 
 /// Serves the requests that come on `io`, of which `early` was read already, until it ends. Each is
 /// admitted as a flow of its own.
@@ -117,8 +115,7 @@ async fn refuse<S: Line>(
     raw: &[u8],
     reason: Reason,
 ) -> After {
-    let raw = String::from_utf8_lossy(&raw[..raw.len().min(RAW_MAX)]);
-    let denial = place.refuse(via, &raw, reason);
+    let denial = place.refuse(via, raw, reason);
     write::denial(&mut client.out, &denial, Connection::Closes, false);
     client.flush().await;
     After::Close
@@ -208,7 +205,7 @@ async fn admitted<S: Line>(
     let scrub = match flow.regime.broker.outgoing(credential, &mut headers).await {
         Ok(scrub) => scrub,
         Err(reason) => {
-            let denial = Denial::of(&flow.ask, reason).by(&flow.verdict);
+            let denial = flow.denial(reason);
             flow.end(Some(reason));
             let head = RequestHead { headers, ..head };
             return denied(client, &denial, &head).await;
@@ -362,7 +359,7 @@ async fn failed<S: Line>(
         Failure::Request => Reason::RequestMalformed,
         Failure::Server => Reason::UpstreamBroken,
     };
-    let denial = Denial::of(&flow.ask, reason).by(&flow.verdict);
+    let denial = flow.denial(reason);
     flow.end(Some(reason));
     if told.answered {
         return After::Reset;

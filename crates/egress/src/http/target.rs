@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 
-use crate::host::HostError;
-use crate::{Authority, Reason, Scheme, parse_authority};
+use crate::host::{HostError, parse_authority_bytes};
+use crate::{Authority, Reason, Scheme};
 
 /// The target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,13 +81,9 @@ fn scheme(text: &[u8]) -> Option<(Scheme, usize)> {
 ///
 /// [`Reason::NameMalformed`], [`Reason::PortMalformed`].
 pub(crate) fn authority(text: &[u8]) -> Result<Authority, Reason> {
-    let text = std::str::from_utf8(text).map_err(|_| Reason::NameMalformed)?;
-    parse_authority(text).map_err(|error| {
-        if error == HostError::Port {
-            Reason::PortMalformed
-        } else {
-            Reason::NameMalformed
-        }
+    parse_authority_bytes(text).map_err(|error| match error {
+        HostError::Port => Reason::PortMalformed,
+        HostError::Host => Reason::NameMalformed,
     })
 }
 

@@ -9,15 +9,15 @@ use crate::denial::{Denial, HEADER};
 use crate::{Host, Scheme};
 
 /// The port that a scheme has where none is named.
-pub(crate) const fn default_port(scheme: Scheme) -> u16 {
+pub(super) const fn default_port(scheme: Scheme) -> u16 {
     match scheme {
         Scheme::Http => 80,
         Scheme::Https | Scheme::Tcp => 443,
     }
 }
 
-/// What `Host` says of a host.
-pub(super) fn host_field(host: &Host, port: u16, scheme: Scheme) -> String {
+/// What `Host`, or `:authority`, says of a host.
+pub(crate) fn host_field(host: &Host, port: u16, scheme: Scheme) -> String {
     if port == default_port(scheme) {
         host.to_string()
     } else {
@@ -92,6 +92,13 @@ pub(super) fn denial(out: &mut BytesMut, denial: &Denial, connection: Connection
     if !bodiless {
         out.put_slice(&body);
     }
+}
+
+/// A refusal as a whole response, after which the connection is closed.
+pub(crate) fn refusal(denial: &Denial) -> BytesMut {
+    let mut out = BytesMut::new();
+    self::denial(&mut out, denial, Connection::Closes, false);
+    out
 }
 
 /// Writes a piece of a body, framed.

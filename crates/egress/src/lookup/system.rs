@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::{Answer, Lookup, LookupError};
 use crate::Name;
+use crate::lock::locked;
 
 /// How long an answer holds at least: a name that is asked for each connection is not asked each time.
 const LEAST: Duration = Duration::from_secs(1);
@@ -72,7 +73,7 @@ impl System {
     /// The resolver for the settings as they are. Reads them when they changed, e.g. with the network of a
     /// laptop.
     fn resolver(&self) -> Result<Arc<TokioResolver>, LookupError> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = locked(&self.current);
         if let Some(known) = &mut *current {
             if self.servers.is_some() || known.looked.elapsed() < AGAIN {
                 return Ok(Arc::clone(&known.resolver));

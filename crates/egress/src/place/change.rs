@@ -7,9 +7,10 @@ use std::time::Duration;
 use namzu_types::EgressPolicy;
 use tokio::time::timeout;
 
-use super::registry::{Entry, locked};
+use super::registry::Entry;
 use super::{Place, Regime};
 use crate::boundary::Change;
+use crate::lock::locked;
 use crate::{Reason, Scheme, policy};
 
 /// How long flows that were told to end are waited for.

@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::net::TcpStream;
 
-use super::registry::{Entry, locked};
+use super::registry::Entry;
 use super::{Ask, Place, Regime};
 use crate::denial::Denial;
 use crate::limits::Permit;
-use crate::policy::{self, Schemes, Verdict};
+use crate::lock::locked;
+use crate::policy::{self, Verdict};
 use crate::{Host, Reason, Scheme};
 
 /// Something that was admitted and is not over yet. Dropping it ends it in the books.
@@ -28,35 +29,60 @@ pub(crate) struct Flow {
 impl Flow {
     pub(super) fn new(
         place: Arc<Place>,
-        ask: &Ask,
-        verdict: &Verdict,
-        regime: &Arc<Regime>,
+        ask: Ask,
+        verdict: Verdict,
+        regime: Arc<Regime>,
         entry: Arc<Entry>,
         permit: Option<Permit>,
     ) -> Self {
         place.outside.metrics.flows.fetch_add(1, Relaxed);
-        let mut flow = Self {
+        *locked(&entry.permit) = permit;
+        let flow = Self {
             place,
-            ask: ask.clone(),
-            verdict: verdict.clone(),
-            regime: Arc::clone(regime),
+            ask,
+            verdict,
+            regime,
             entry,
             forgotten: false,
         };
-        *locked(&flow.entry.permit) = permit;
-        flow.decided(verdict, regime);
+        flow.note();
         flow
     }
 
-    /// Another verdict on it, which allows it too.
-    pub(super) fn decided(&mut self, verdict: &Verdict, regime: &Arc<Regime>) {
-        self.verdict = verdict.clone();
-        self.regime = Arc::clone(regime);
+    /// Enters in the books what the verdict says.
+    fn note(&self) {
         let mut known = locked(&self.entry.known);
-        known.terminate = verdict.terminate;
+        known.terminate = self.verdict.terminate;
         // What may be nothing else is carried without a look, so that nobody will ever find out what it is.
-        if verdict.schemes == Schemes::NONE.with(Scheme::Tcp) {
+        if self.verdict.schemes.is_opaque() {
             known.ask.scheme = Some(Scheme::Tcp);
+        }
+    }
+
+    /// Whether the policy that decided it is still the one in force.
+    pub(super) fn is_current(&self) -> bool {
+        Arc::ptr_eq(&self.place.regime.load(), &self.regime)
+    }
+
+    /// Decides anew, by the policy in force. It must be in the books: a change of policy that comes after
+    /// this sees it there.
+    ///
+    /// # Errors
+    ///
+    /// The verdict that denies it.
+    pub(super) fn decide(&mut self) -> Result<(), Verdict> {
+        loop {
+            let regime = self.place.regime.load_full();
+            let verdict = policy::decide(&regime.snapshot, &self.ask.question());
+            if !verdict.allows() {
+                return Err(verdict);
+            }
+            self.verdict = verdict;
+            self.regime = regime;
+            self.note();
+            if self.is_current() {
+                return Ok(());
+            }
         }
     }
 
@@ -69,18 +95,13 @@ impl Flow {
         self.ask.scheme = Some(scheme);
         // In the books first: a change of policy from here on decides by it.
         locked(&self.entry.known).ask.scheme = Some(scheme);
-        loop {
-            let regime = self.place.regime.load_full();
-            let verdict = policy::decide(&regime.snapshot, &self.ask.question());
-            if !verdict.allows() {
-                let place = Arc::clone(&self.place);
-                return Err(place.denied_flow(self, verdict.reason, Some(&verdict)));
-            }
-            self.decided(&verdict, &regime);
-            if Arc::ptr_eq(&self.place.regime.load(), &regime) {
-                return Ok(());
-            }
-        }
+        self.decide()
+            .map_err(|verdict| self.place.denied_flow(self, verdict.reason, Some(&verdict)))
+    }
+
+    /// What is said of it where it fails for `reason`. Records nothing.
+    pub(crate) fn denial(&self, reason: Reason) -> Denial {
+        Denial::of(&self.ask, reason).by(&self.verdict)
     }
 
     /// Resolves, screens all addresses, dials one of them and checks that it is who answered.
@@ -100,7 +121,7 @@ impl Flow {
         let outside = &self.place.outside;
         if let Host::Name(name) = &self.ask.host {
             // This look-up leaves the host: whoever answers for a wildcard reads the names below it.
-            self.place.name_asked(name)?;
+            self.place.limiter.name(name)?;
         }
         let found = outside.resolve(&self.ask.host).await?;
         {

@@ -2,25 +2,30 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::registry::locked;
 use super::{Ask, Flow, Place, Via};
 use crate::Reason;
 use crate::audit::{Event, Line};
 use crate::denial::{Denial, shown};
+use crate::lock::locked;
 use crate::policy::Verdict;
 
+/// What is recorded of bytes that make no sense.
+const RAW: usize = 256;
 /// The longest path that is recorded.
 const PATH: usize = 1024;
 /// The most names of a chain that are recorded.
 const CHAIN: usize = 16;
 
 impl Place {
-    /// Records a denial that was found out before there was a question to decide: malformed bytes.
-    pub(crate) fn refuse(&self, via: Via, raw: &str, reason: Reason) -> Denial {
+    /// Records a denial that was found out before there was a question to decide: of `raw`, or of more than
+    /// there may be.
+    pub(crate) fn refuse(&self, via: Via, raw: impl AsRef<[u8]>, reason: Reason) -> Denial {
         self.outside.metrics.decided(via, reason);
         if self.audit.wanted() {
             let mut line = self.line(Event::Decision, via, reason);
-            line.raw = (!raw.is_empty()).then(|| shown(raw));
+            let raw = raw.as_ref();
+            let raw = &raw[..raw.len().min(RAW)];
+            line.raw = (!raw.is_empty()).then(|| shown(&String::from_utf8_lossy(raw)));
             self.audit.write(&line);
         }
         Denial::bare(reason)

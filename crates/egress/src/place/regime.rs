@@ -10,9 +10,6 @@ use crate::broker::Broker;
 use crate::limits;
 use crate::policy::Snapshot;
 
-/// The ports of plain host patterns: what a resolver gives.
-const PLAIN: [u16; 2] = [80, 443];
-
 /// A policy in force and all that changes with it.
 pub(crate) struct Regime {
     pub(crate) snapshot: Snapshot,
@@ -29,7 +26,7 @@ impl Regime {
     ///
     /// # Errors
     ///
-    /// Every reason.
+    /// Every reason. A policy with a fault has no secret asked for.
     pub(crate) async fn load(
         policy: &EgressPolicy,
         generation: u64,
@@ -50,15 +47,8 @@ impl Regime {
                 (Snapshot::compile(policy, generation), &none, None)
             }
         };
-        let broker = Broker::load(credentials, previous).await;
-        let (snapshot, broker) = match (snapshot, broker) {
-            (Ok(snapshot), Ok(broker)) => (snapshot, broker),
-            (Err(reasons), Ok(_)) | (Ok(_), Err(reasons)) => return Err(reasons),
-            (Err(mut reasons), Err(more)) => {
-                reasons.extend(more);
-                return Err(reasons);
-            }
-        };
+        let snapshot = snapshot?;
+        let broker = Broker::load(credentials, previous).await?;
         Ok(Self {
             limits: limits::over(&snapshot.limits, defaults),
             snapshot,
@@ -82,14 +72,5 @@ impl Regime {
     /// Whether somebody has to be asked for the policy.
     pub(super) const fn asks(&self) -> bool {
         self.source.is_some()
-    }
-
-    /// The ports that named doors are needed for.
-    pub(crate) fn ports(&self) -> Vec<u16> {
-        match self.source {
-            // They are all that it can ever give.
-            Some(_) => PLAIN.to_vec(),
-            None => self.snapshot.ports(),
-        }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::Ask;
 use crate::Reason;
 use crate::limits::Permit;
+use crate::lock::locked;
 
 /// The flows of one sandbox.
 #[derive(Debug, Default)]
@@ -62,11 +63,6 @@ pub(super) struct Seen {
     pub(super) alpn: Option<String>,
     pub(super) ips: Vec<IpAddr>,
     pub(super) chain: Vec<String>,
-}
-
-/// A thread that panicked with the lock left a whole value behind: nothing here changes in two steps.
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Registry {

@@ -93,13 +93,7 @@ pub(crate) async fn place_with(policy: &EgressPolicy, outside: Outside) -> Arc<P
 /// `host:port` by CONNECT.
 pub(crate) fn ask(authority: &str) -> Ask {
     let Authority { host, port } = parse_authority(authority).unwrap();
-    Ask {
-        via: Via::Connect,
-        host,
-        port: port.unwrap_or(443),
-        scheme: None,
-        request: None,
-    }
+    Ask::new(Via::Connect, host, port.unwrap_or(443))
 }
 
 /// A screen that knows some addresses of the host.

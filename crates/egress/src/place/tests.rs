@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 
 use super::testing::{Table, ask, outside, own, place, place_at, policy};
 use super::*;
+use crate::Name;
 
 /// A server on the loopback, and its port.
 async fn server() -> (TcpListener, u16) {
@@ -201,12 +202,12 @@ async fn one_sandboxs_excess_is_nobody_elses() {
     drop(held);
     assert_eq!(reason(&greedy, "a.test").await, Reason::Allowed);
     let name = |text| Name::parse(text).unwrap();
-    greedy.name_asked(&name("a.test")).unwrap();
+    greedy.limiter.name(&name("a.test")).unwrap();
     assert_eq!(
-        greedy.name_asked(&name("b.test")).unwrap_err(),
+        greedy.limiter.name(&name("b.test")).unwrap_err(),
         Reason::TooFast
     );
-    modest.name_asked(&name("b.test")).unwrap();
+    modest.limiter.name(&name("b.test")).unwrap();
 }
 
 #[tokio::test]

@@ -2,21 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ::http::HeaderName;
 use namzu_types::{EgressCredential, EgressRule};
 
 use super::compile::Reasons;
-use super::rule::is_token;
 
 const MAX_NAME: usize = 64;
 
 /// Headers that say how a message is framed, where it goes or who speaks to the proxy: setting one of them
-/// would make another request of it.
-const NOT_OURS: &[&str] = &[
+/// would make another request of it. With `_` for `-` too: to CGI and its heirs there is no difference.
+const RESERVED: &[&str] = &[
+    "accept-encoding",
     "connection",
     "content-encoding",
     "content-length",
     "content-type",
     "expect",
+    "forwarded",
     "host",
     "http2-settings",
     "keep-alive",
@@ -92,18 +94,37 @@ pub(super) fn check(
 }
 
 fn inject(header: &str, format: &str, at: &str, reasons: &mut Reasons) {
-    let at_header = format!("{at}.header");
-    if header.is_empty() || header.len() > MAX_NAME || !header.bytes().all(is_token) {
-        reasons.push(&at_header, "is no header's name");
-    } else if NOT_OURS.contains(&header.to_ascii_lowercase().as_str()) {
-        reasons.push(&at_header, "is a header that no credential is carried in");
+    if let Err(why) = header_name(header) {
+        reasons.push(&format!("{at}.header"), why);
     }
-    let at_format = format!("{at}.format");
-    if format.matches("{}").count() != 1 {
-        reasons.push(&at_format, "has to hold `{}` once, for the secret");
+    if let Err(why) = halves(format) {
+        reasons.push(&format!("{at}.format"), why);
     }
+}
+
+/// Reads the name of the header that a secret is put in.
+pub(crate) fn header_name(text: &str) -> Result<HeaderName, &'static str> {
+    if text.len() > MAX_NAME {
+        return Err("is longer than 64 bytes");
+    }
+    let name = HeaderName::from_bytes(text.as_bytes()).map_err(|_| "is no header's name")?;
+    if RESERVED.contains(&name.as_str().replace('_', "-").as_str()) {
+        return Err("is a header that no credential is carried in");
+    }
+    Ok(name)
+}
+
+/// Reads a format: what goes before the secret, and what after it.
+pub(crate) fn halves(format: &str) -> Result<(&str, &str), &'static str> {
     if !format.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-        reasons.push(&at_format, "holds what is no visible ASCII");
+        return Err("holds what is no visible ASCII");
+    }
+    if format.starts_with(' ') || format.ends_with(' ') {
+        return Err("begins or ends with a space, which servers drop");
+    }
+    match format.split_once("{}") {
+        Some((before, after)) if !after.contains("{}") => Ok((before, after)),
+        _ => Err("has to hold `{}` once, for the secret"),
     }
 }
 

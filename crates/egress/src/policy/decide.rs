@@ -48,7 +48,8 @@ fn refused(verdict: &Verdict, question: &Question<'_>) -> Option<Reason> {
     overfull.then_some(Reason::NameTooLong)
 }
 
-fn is_never_forwarded(method: &str) -> bool {
+/// Whether no rule lets a request with `method` pass. In any spelling: some servers do not look at the case.
+pub(crate) fn is_never_forwarded(method: &str) -> bool {
     // TRACK is TRACE to some servers.
     ["TRACE", "TRACK", "CONNECT"]
         .iter()

@@ -6,8 +6,9 @@ use ipnet::IpNet;
 use namzu_types::{EgressRule, EgressTls};
 
 use super::compile::Reasons;
-use super::{MAX_PER_RULE, Pattern, Rule, path, pattern};
+use super::{MAX_PER_RULE, Pattern, Rule, is_never_forwarded, path, pattern};
 use crate::Scheme;
+use crate::http::scan::is_token;
 use crate::screen::{covers_forbidden, is_private_range};
 
 /// Checks a rule and compiles it, `None` where a reason was found.
@@ -124,7 +125,7 @@ fn methods(methods: &[String], at: &str, reasons: &mut Reasons) {
         let at = format!("{at}.methods[{index}]");
         if method.is_empty() || !method.bytes().all(is_token) {
             reasons.push(&at, "is no HTTP method");
-        } else if ["TRACE", "TRACK", "CONNECT"].contains(&method.to_ascii_uppercase().as_str()) {
+        } else if is_never_forwarded(method) {
             reasons.push(&at, "is never forwarded");
         } else if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
             reasons.push(
@@ -180,28 +181,6 @@ fn few(field: &str, count: usize, at: &str, reasons: &mut Reasons) {
         let why = format!("has {count} entries; there may be {MAX_PER_RULE}");
         reasons.push(&format!("{at}.{field}"), &why);
     }
-}
-
-/// RFC 9110 §5.6.2.
-pub(super) const fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'!' | b'#'
-                | b'$'
-                | b'%'
-                | b'&'
-                | b'\''
-                | b'*'
-                | b'+'
-                | b'-'
-                | b'.'
-                | b'^'
-                | b'_'
-                | b'`'
-                | b'|'
-                | b'~'
-        )
 }
 
 fn boxed(texts: &[String]) -> Box<[Box<str>]> {

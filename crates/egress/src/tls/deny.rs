@@ -9,37 +9,26 @@ use ::h2::server::SendResponse;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncReadExt as _;
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
 use super::replay::Replay;
 use crate::denial::{Denial, HEADER};
+use crate::door::tell;
 
-/// For a program to send its first request, and to read the answer.
+/// For a program to send its first request.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// How much of a request is read to find its end.
 const MOST: usize = 32 * 1024;
 
 /// Answers the first HTTP/1.1 request and closes.
 pub(super) async fn http1(denial: &Denial, mut inside: TlsStream<Replay>) {
-    let answer = async {
-        await_head(&mut inside).await?;
-        inside.write_all(&denial.http1()).await?;
-        inside.shutdown().await?;
-        // What was sent and not read would turn the close into a reset, which may overtake the answer.
-        let mut rest = [0; 4096];
-        let mut left = MOST;
-        while left > 0 {
-            match inside.read(&mut rest).await? {
-                0 => break,
-                count => left = left.saturating_sub(count),
-            }
-        }
-        Ok::<_, std::io::Error>(())
-    };
-    // Whoever does not listen is not told.
-    let _ = timeout(DEADLINE, answer).await;
+    let asked = timeout(DEADLINE, await_head(&mut inside)).await;
+    // Whoever asks for nothing is not told.
+    if matches!(asked, Ok(Ok(()))) {
+        tell::last(inside, &crate::http::refusal(denial)).await;
+    }
 }
 
 /// Reads until a head has ended, or is longer than any.

@@ -4,13 +4,14 @@
 //! different servers, so it is not read at all.
 
 use crate::Name;
+use crate::reader::Reader;
 
 /// The longest hello, in bytes of its message. With post-quantum key shares they have some 2 KiB.
 const LONGEST: usize = 16 * 1024;
 /// The longest content of a record.
 const LONGEST_RECORD: usize = 16 * 1024;
 /// What records may come to, with the heads of each.
-pub(crate) const LONGEST_RECORDS: usize = LONGEST + 4 * 1024;
+const LONGEST_RECORDS: usize = LONGEST + 4 * 1024;
 
 const RECORD_HEAD: usize = 5;
 const HANDSHAKE: u8 = 22;
@@ -25,13 +26,9 @@ const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
 /// What a client says first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
-    /// The server it means.
+    /// The server it means. Where there is an encrypted hello inside, which only the server can tell from
+    /// random bytes, the one that is named outside is the one that is reached.
     pub(crate) server_name: Option<Name>,
-    /// What it could speak inside, most wanted first.
-    pub(crate) alpn: Vec<Box<[u8]>>,
-    /// There is an encrypted hello inside, which only the server can tell from random bytes. The
-    /// server that is named outside is the one that is reached.
-    pub(crate) ech: bool,
 }
 
 /// Why bytes are no hello.
@@ -133,7 +130,7 @@ fn length_of(message: &[u8]) -> Result<Option<usize>, HelloError> {
 
 /// Reads a whole message; `None` if it is malformed.
 fn parse(message: &[u8]) -> Option<Hello> {
-    let mut rest = Bytes(message.get(MESSAGE_HEAD..)?);
+    let mut rest = Reader(message.get(MESSAGE_HEAD..)?);
     let _version = rest.u16()?;
     let _random = rest.take(32)?;
     if rest.vector8()?.len() > 32 {
@@ -143,18 +140,15 @@ fn parse(message: &[u8]) -> Option<Hello> {
     if suites.is_empty() || !suites.len().is_multiple_of(2) || rest.vector8()?.is_empty() {
         return None;
     }
-    let mut hello = Hello {
-        server_name: None,
-        alpn: Vec::new(),
-        ech: false,
-    };
+    let mut hello = Hello { server_name: None };
     if rest.0.is_empty() {
         return Some(hello);
     }
-    let mut extensions = Bytes(rest.vector16()?);
+    let mut extensions = Reader(rest.vector16()?);
     if !rest.0.is_empty() {
         return None;
     }
+    let (mut alpn, mut encrypted) = (false, false);
     while !extensions.0.is_empty() {
         let kind = extensions.u16()?;
         let content = extensions.vector16()?;
@@ -162,8 +156,11 @@ fn parse(message: &[u8]) -> Option<Hello> {
             SERVER_NAME if hello.server_name.is_none() => {
                 hello.server_name = Some(server_name(content)?);
             }
-            ALPN if hello.alpn.is_empty() => hello.alpn = alpn(content)?,
-            ENCRYPTED_CLIENT_HELLO if !hello.ech => hello.ech = true,
+            ALPN if !alpn => {
+                protocols(content)?;
+                alpn = true;
+            }
+            ENCRYPTED_CLIENT_HELLO if !encrypted => encrypted = true,
             SERVER_NAME | ALPN | ENCRYPTED_CLIENT_HELLO => return None,
             _ => {}
         }
@@ -173,60 +170,29 @@ fn parse(message: &[u8]) -> Option<Hello> {
 
 /// Exactly one entry, and that a host's name.
 fn server_name(content: &[u8]) -> Option<Name> {
-    let mut content = Bytes(content);
-    let mut list = Bytes(content.vector16()?);
+    let mut content = Reader(content);
+    let mut list = Reader(content.vector16()?);
     let kind = list.u8()?;
     let name = list.vector16()?;
     if kind != 0 || !list.0.is_empty() || !content.0.is_empty() {
         return None;
     }
-    Name::parse(std::str::from_utf8(name).ok()?).ok()
+    Name::parse_bytes(name).ok()
 }
 
-fn alpn(content: &[u8]) -> Option<Vec<Box<[u8]>>> {
-    let mut content = Bytes(content);
-    let mut list = Bytes(content.vector16()?);
+/// Whether the lengths of a list of protocols add up.
+fn protocols(content: &[u8]) -> Option<()> {
+    let mut content = Reader(content);
+    let mut list = Reader(content.vector16()?);
     if !content.0.is_empty() || list.0.is_empty() {
         return None;
     }
-    let mut protocols = Vec::new();
     while !list.0.is_empty() {
-        let protocol = list.vector8()?;
-        if protocol.is_empty() {
+        if list.vector8()?.is_empty() {
             return None;
         }
-        protocols.push(protocol.into());
     }
-    Some(protocols)
-}
-
-/// Reads front to back, and never past the end.
-struct Bytes<'a>(&'a [u8]);
-
-impl<'a> Bytes<'a> {
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn u8(&mut self) -> Option<u8> {
-        self.take(1)?.first().copied()
-    }
-
-    fn u16(&mut self) -> Option<u16> {
-        Some(u16::from_be_bytes(self.take(2)?.try_into().ok()?))
-    }
-
-    fn vector8(&mut self) -> Option<&'a [u8]> {
-        let length = self.u8()?;
-        self.take(usize::from(length))
-    }
-
-    fn vector16(&mut self) -> Option<&'a [u8]> {
-        let length = self.u16()?;
-        self.take(usize::from(length))
-    }
+    Some(())
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ async fn run(flow: &Flow, io: Replay) -> Option<Reason> {
     };
     let protocol = match offer.mirrored(outside.get_ref().1.alpn_protocol()) {
         Ok(protocol) => protocol,
-        Err(reason) => return tell(flow, start, offer, &Denial::of(&flow.ask, reason)).await,
+        Err(reason) => return tell(flow, start, offer, &flow.denial(reason)).await,
     };
     let inside = match answer(flow, start, offer, protocol).await {
         Ok(inside) => inside,
@@ -175,12 +175,9 @@ impl Offer {
 
 async fn dial(flow: &Flow, offer: Offer) -> Result<Outside<TcpStream>, Denial> {
     let alpn = offer.outward();
-    if alpn.is_empty() {
-        return Err(Denial::of(&flow.ask, Reason::NotSupported));
-    }
-    if flow.place.ca.is_none() {
-        // Nothing inside trusts the boundary: a rule that needs it came too late.
-        return Err(Denial::of(&flow.ask, Reason::NotSupported));
+    // Without a CA nothing inside trusts the boundary: a rule that needs it came too late.
+    if alpn.is_empty() || flow.place.ca.is_none() {
+        return Err(flow.denial(Reason::NotSupported));
     }
     let tcp = flow.dial().await?;
     upstream::connect(flow, tcp, alpn).await

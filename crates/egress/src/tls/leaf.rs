@@ -1,8 +1,7 @@
 //! The certificate of each host, made when it is first needed.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rcgen::{ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose, SanType};
@@ -12,6 +11,7 @@ use rustls::sign::{CertifiedKey, SigningKey};
 use super::ca::{CaError, validity};
 use super::provider;
 use crate::Host;
+use crate::lock::locked;
 
 /// How long a certificate is good for.
 const LIFETIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -75,17 +75,13 @@ impl Leaves {
         issuer: &Issuer<'_, KeyPair>,
     ) -> Result<Arc<CertifiedKey>, CaError> {
         let now = Instant::now();
-        if let Some(found) = self.kept().find(host, now) {
+        if let Some(found) = locked(&self.kept).find(host, now) {
             return Ok(found);
         }
         // Without the lock: two that need the same at once make it twice, and nobody waits.
         let certified = Arc::new(self.mint(host, issuer)?);
-        self.kept().keep(host.clone(), Arc::clone(&certified), now);
+        locked(&self.kept).keep(host.clone(), Arc::clone(&certified), now);
         Ok(certified)
-    }
-
-    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn mint(&self, host: &Host, issuer: &Issuer<'_, KeyPair>) -> Result<CertifiedKey, CaError> {
@@ -107,12 +103,6 @@ impl Leaves {
             vec![certificate.der().clone()],
             Arc::clone(&self.signer),
         ))
-    }
-}
-
-impl fmt::Debug for Leaves {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leaves").finish_non_exhaustive()
     }
 }
 

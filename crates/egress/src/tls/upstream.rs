@@ -81,7 +81,7 @@ pub(crate) async fn connect(
     tcp: TcpStream,
     alpn: &[&[u8]],
 ) -> Result<TlsStream<TcpStream>, Denial> {
-    let denied = |reason| Denial::of(&flow.ask, reason);
+    let denied = |reason| flow.denial(reason);
     let Some(name) = server_name(&flow.ask.host) else {
         return Err(denied(Reason::UpstreamTls));
     };

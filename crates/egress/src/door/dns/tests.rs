@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use hickory_proto::op::{Edns, Message, Query as Question};
+use hickory_proto::op::{Edns, Message, Query as Question, ResponseCode};
 use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
 use hickory_proto::rr::{DNSClass, Name as DnsName, RData, RecordType};
 use tokio::io::duplex;

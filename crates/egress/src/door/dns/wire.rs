@@ -5,6 +5,8 @@
 
 use std::net::Ipv4Addr;
 
+use crate::reader::Reader;
+
 /// Longest query that is looked at: with EDNS padding (RFC 8467) they stay below a tenth of it.
 pub(crate) const LONGEST_QUERY: usize = 4096;
 
@@ -104,7 +106,7 @@ pub(crate) enum Record<'a> {
 ///
 /// [`Garbage`].
 pub(crate) fn read(message: &[u8]) -> Result<Query<'_>, Garbage> {
-    let mut rest = Bytes(message);
+    let mut rest = Reader(message);
     let header = (rest.u16(), rest.u16(), rest.u16());
     let (Some(id), Some(flags), Some(questions)) = header else {
         return Err(Garbage::Silent);
@@ -157,16 +159,16 @@ pub(crate) fn read(message: &[u8]) -> Result<Query<'_>, Garbage> {
 /// The labels of a name with dots between them, if they could be of a host.
 fn text(name: &[u8]) -> Option<String> {
     let mut text = String::new();
-    let mut rest = Bytes(name);
+    let mut rest = Reader(name);
     loop {
-        let length = usize::from(rest.u8()?);
-        if length == 0 {
+        let label = rest.vector8()?;
+        if label.is_empty() {
             return Some(text);
         }
         if !text.is_empty() {
             text.push('.');
         }
-        for byte in rest.take(length)? {
+        for byte in label {
             match byte {
                 b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => {
                     text.push(char::from(*byte));
@@ -177,24 +179,7 @@ fn text(name: &[u8]) -> Option<String> {
     }
 }
 
-/// Reads front to back, and never past the end.
-struct Bytes<'a>(&'a [u8]);
-
-impl<'a> Bytes<'a> {
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn u8(&mut self) -> Option<u8> {
-        self.take(1)?.first().copied()
-    }
-
-    fn u16(&mut self) -> Option<u16> {
-        Some(u16::from_be_bytes(self.take(2)?.try_into().ok()?))
-    }
-
+impl<'a> Reader<'a> {
     /// A name without compression, with its final empty label.
     fn name(&mut self) -> Option<&'a [u8]> {
         let all = self.0;
@@ -223,12 +208,10 @@ impl<'a> Bytes<'a> {
         }
         let _payload = self.u16()?;
         let [_code, version, _, _] = self.take(4)?.try_into().ok()?;
-        let length = usize::from(self.u16()?);
-        let mut options = Bytes(self.take(length)?);
+        let mut options = Reader(self.vector16()?);
         while !options.0.is_empty() {
             let _option = options.u16()?;
-            let length = usize::from(options.u16()?);
-            options.take(length)?;
+            let _value = options.vector16()?;
         }
         Some(version)
     }

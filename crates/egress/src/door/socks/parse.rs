@@ -1,6 +1,6 @@
 //! The bytes of SOCKS5 from a client. No I/O.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use crate::{Host, Reason};
 
@@ -93,19 +93,20 @@ pub(crate) fn request(bytes: &[u8]) -> Result<Option<(usize, Host, u16)>, Fault>
     Ok(Some((4 + skipped + length + 2, host, port)))
 }
 
-/// All three kinds by the one reading of a host that there is, so that each spelling of an address is seen
-/// for what it is.
 fn host(kind: u8, address: &[u8]) -> Option<Host> {
-    let literal = match kind {
-        IPV4 => IpAddr::from(Ipv4Addr::from(<[u8; 4]>::try_from(address).ok()?)),
-        IPV6 => IpAddr::from(Ipv6Addr::from(<[u8; 16]>::try_from(address).ok()?)),
-        _ => return Host::parse(std::str::from_utf8(address).ok()?).ok(),
+    let address: IpAddr = match kind {
+        IPV4 => <[u8; 4]>::try_from(address).ok()?.into(),
+        IPV6 => <[u8; 16]>::try_from(address).ok()?.into(),
+        // Some programs send an address as if it were a name.
+        _ => return Host::parse_bytes(address).ok(),
     };
-    Host::parse(&Host::Address(literal).to_string()).ok()
+    Some(address.into())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     fn domain(name: &[u8]) -> Vec<u8> {

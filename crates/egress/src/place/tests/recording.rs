@@ -75,7 +75,7 @@ async fn what_was_denied_says_why_and_no_query() {
     place.admit(request).await.err().unwrap();
     place.refuse(
         Via::Socks,
-        &format!("evil\r\n\0{}", "x".repeat(9999)),
+        format!("evil\r\n\0{}", "x".repeat(9999)),
         Reason::NameMalformed,
     );
     let lines = lines(&sink, 2).await;

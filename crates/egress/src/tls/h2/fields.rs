@@ -9,7 +9,9 @@ use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, Method, Request, Uri};
 
 use crate::host::parse_authority_bytes;
-use crate::{Host, Reason};
+use crate::http::host_field;
+use crate::policy::is_never_forwarded;
+use crate::{Host, Reason, Scheme};
 
 /// What trailers must not say: what is decided by a head, and who somebody is.
 const NOT_IN_TRAILERS: [HeaderName; 14] = [
@@ -31,7 +33,7 @@ const NOT_IN_TRAILERS: [HeaderName; 14] = [
 
 /// Checks that a request is one that is carried, and for `host` and `port`.
 pub(super) fn check<B>(request: &Request<B>, host: &Host, port: u16) -> Result<(), Reason> {
-    if matches!(*request.method(), Method::TRACE | Method::CONNECT) {
+    if is_never_forwarded(request.method().as_str()) {
         return Err(Reason::TraceRefused);
     }
     let uri = request.uri();
@@ -77,10 +79,7 @@ fn same(authority: &[u8], host: &Host, port: u16) -> Result<(), Reason> {
 
 /// The address of a request outside: what was decided about, not what was sent.
 pub(super) fn target(host: &Host, port: u16, path: Option<PathAndQuery>) -> Option<Uri> {
-    let authority = match port {
-        443 => host.to_string(),
-        _ => format!("{host}:{port}"),
-    };
+    let authority = host_field(host, port, Scheme::Https);
     Uri::builder()
         .scheme("https")
         .authority(Authority::try_from(authority).ok()?)

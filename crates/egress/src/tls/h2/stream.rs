@@ -123,7 +123,7 @@ async fn prepare(flow: Flow, request: Request<RecvStream>) -> Result<Prepared, D
     let mut headers = head.headers;
     fields::outgoing(&mut headers);
     let denied = |flow: Flow, reason| {
-        let denial = Denial::of(&flow.ask, reason).by(&flow.verdict);
+        let denial = flow.denial(reason);
         flow.end(Some(reason));
         denial
     };
@@ -321,8 +321,7 @@ impl Fault {
 
 /// Answers with a denial; where the answer has begun already, breaks it off with `code`.
 fn refuse(flow: &Flow, reason: Reason, code: ::h2::Reason, respond: &mut SendResponse<Bytes>) {
-    let denial = Denial::of(&flow.ask, reason).by(&flow.verdict);
-    if !deny::stream(&denial, respond) {
+    if !deny::stream(&flow.denial(reason), respond) {
         respond.send_reset(code);
     }
 }
