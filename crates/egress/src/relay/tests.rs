@@ -1,3 +1,5 @@
+//! Bytes between two sockets.
+
 use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
@@ -7,6 +9,8 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::place::Place;
 use crate::place::testing::{Table, ask, place, policy};
+
+mod idle;
 
 /// A flow between a program inside and a server outside.
 struct Scene {

@@ -1,3 +1,5 @@
+//! Requests on a connection, with a host that answers as each test says.
+
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -9,6 +11,7 @@ use crate::stream::Inside;
 mod bodies;
 mod connections;
 mod hostile;
+mod idle;
 
 const HOST: &str = "api.example.com";
 
