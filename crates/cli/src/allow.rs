@@ -2,7 +2,9 @@
 
 use std::str::FromStr;
 
+use namzu_sandbox::egress::policy::Snapshot;
 use namzu_sandbox::types::{EgressPolicy, EgressRule, EgressScheme};
+use namzu_sandbox::{Error, ErrorCode, Phase};
 
 /// `HOST`, `HOST:PORT` or `SCHEME://HOST[:PORT]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +76,54 @@ fn split_port(text: &str) -> Result<(&str, Option<u16>), String> {
 }
 
 /// The policy of these.
-pub(crate) fn policy(allow: &[Allow]) -> EgressPolicy {
+///
+/// # Errors
+///
+/// Everything that is wrong with them, in the words that were typed.
+pub(crate) fn checked(allow: &[Allow]) -> Result<EgressPolicy, Error> {
+    let policy = policy(allow);
+    match Snapshot::compile(&policy, 1) {
+        Ok(_) => Ok(policy),
+        Err(reasons) => Err(refused(allow, reasons)),
+    }
+}
+
+fn refused(allow: &[Allow], reasons: Vec<String>) -> Error {
+    let inward = reasons.iter().any(|reason| reason.contains("`inward`"));
+    let mut typed = Vec::new();
+    let (mut hosts, mut rules) = (0, 0);
+    for allow in allow {
+        typed.push(match allow {
+            Allow::Host(host) => {
+                hosts += 1;
+                (format!("`allowedHosts[{}]`", hosts - 1), host)
+            }
+            Allow::Rule(rule) => {
+                rules += 1;
+                (format!("`rules[{}].host`", rules - 1), &rule.host)
+            }
+        });
+    }
+    let reasons: Vec<String> = reasons
+        .into_iter()
+        .map(|reason| {
+            let found = typed.iter().find_map(|(place, text)| {
+                Some(format!("`{text}`{}", reason.strip_prefix(place.as_str())?))
+            });
+            found.unwrap_or(reason)
+        })
+        .collect();
+    let err = Error::new(ErrorCode::ConfigInvalid, "--allow cannot be taken so")
+        .with_reasons(reasons)
+        .during(Phase::Configure);
+    if inward {
+        err.with_hint("--policy FILE has rules with `inward`")
+    } else {
+        err
+    }
+}
+
+fn policy(allow: &[Allow]) -> EgressPolicy {
     let mut policy = EgressPolicy::hosts([""; 0]);
     if let EgressPolicy::Static {
         allowed_hosts,
@@ -129,6 +178,21 @@ mod tests {
         ] {
             assert_eq!(rule(text), (host.to_owned(), vec![port], scheme), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_refused_is_named_as_it_was_typed() {
+        let allow: Vec<Allow> = ["a.test", "a.test:443", "*.com", "[::1]:22"]
+            .iter()
+            .map(|text| text.parse().unwrap())
+            .collect();
+        let err = checked(&allow).unwrap_err();
+        let [private, broad] = err.reasons() else {
+            panic!("{err}")
+        };
+        assert!(broad.starts_with("`*.com`: is too broad"), "{broad}");
+        assert!(private.starts_with("`[::1]`: is private"), "{private}");
+        assert!(err.hint().unwrap().contains("--policy"));
     }
 
     #[test]

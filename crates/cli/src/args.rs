@@ -176,7 +176,7 @@ pub struct CommandArgs {
     /// How long the command may run, e.g. 30s
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     pub timeout: Option<std::time::Duration>,
-    /// Directory inside to run in [default: the workspace]
+    /// Directory to run in [default: the workspace; of `egress`: this one]
     #[arg(long, value_name = "DIR", value_parser = NonEmptyStringValueParser::new())]
     pub cwd: Option<String>,
     /// Write a JSON report of the run to a file
@@ -325,7 +325,7 @@ pub struct ExplainArgs {
     /// The policy in force in a running sandbox
     #[arg(long, value_name = "ID", conflicts_with_all = ["egress", "allow", "policy"])]
     pub sandbox: Option<SandboxId>,
-    /// What would be reached; without a port 443
+    /// What would be reached, on port 443 unless said; methods and paths are not looked at
     #[arg(value_name = "HOST[:PORT]", value_parser = NonEmptyStringValueParser::new())]
     pub host: String,
 }

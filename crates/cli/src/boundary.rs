@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -53,10 +54,7 @@ pub(crate) fn of(args: &BoundaryArgs, host: &Host<'_>) -> Result<Option<Boundary
         None => Boundary::builder(),
     };
     if let Some(path) = audit_log {
-        let file = AuditFile::open(path).map_err(|err| {
-            local(format!("opening the audit log `{}`", path.display()), err)
-                .during(Phase::Configure)
-        })?;
+        let file = AuditFile::open(path).map_err(|err| unopened(path, err))?;
         builder = builder.audit(file);
     }
     Ok(Some(
@@ -64,6 +62,22 @@ pub(crate) fn of(args: &BoundaryArgs, host: &Host<'_>) -> Result<Option<Boundary
             .build()
             .map_err(|err| err.during(Phase::Configure))?,
     ))
+}
+
+fn unopened(path: &Path, err: io::Error) -> Error {
+    let err = if err.kind() == io::ErrorKind::WouldBlock {
+        Error::new(
+            ErrorCode::AlreadyExists,
+            format!(
+                "another process writes to the audit log `{}`",
+                path.display()
+            ),
+        )
+        .with_hint("give each process a file of its own")
+    } else {
+        local(format!("opening the audit log `{}`", path.display()), err)
+    };
+    err.during(Phase::Configure)
 }
 
 fn read(path: &Path, host: &Host<'_>) -> Result<BoundaryBuilder, Failure> {

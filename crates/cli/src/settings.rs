@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use namzu_sandbox::egress::policy::Snapshot;
 use namzu_sandbox::types::{EgressPolicy, Limits, SandboxId, SandboxSpec, Workspace};
 use namzu_sandbox::{Error, ErrorCode, ExecRequest, Phase, SandboxProviderConfig, config};
 use serde_json::{Value, json};
@@ -99,14 +100,17 @@ pub(crate) fn policy(args: &OutwardArgs, host: &Host<'_>) -> Result<Option<Egres
         (Some(Egress::DenyAll), ..) => Some(EgressPolicy::DenyAll),
         (Some(Egress::AllowAll), ..) => Some(EgressPolicy::AllowAll),
         (None, [], None) => None,
-        (None, allow, None) => Some(allow::policy(allow)),
+        (None, allow, None) => Some(allow::checked(allow)?),
     })
 }
 
 /// The same as JSON, with whatever a file has of it.
 pub(crate) fn policy_document(args: &OutwardArgs, host: &Host<'_>) -> Result<Value, Failure> {
     if let Some(path) = &args.policy {
-        return policy_value(path, host);
+        let document = policy_value(path, host)?;
+        // Whoever it is for would refuse it too, without the name of the file.
+        parse_policy(&document).map_err(|reasons| no_policy(path, reasons))?;
+        return Ok(document);
     }
     let policy = policy(args, host)?.unwrap_or_default();
     // It holds no secret: none can be typed.
@@ -139,9 +143,29 @@ fn no_policy(path: &Path, reasons: Vec<String>) -> Error {
 /// Parses a policy as a request for a sandbox would hold it, so that the same is refused.
 pub(crate) fn parse_policy(document: &Value) -> Result<EgressPolicy, Vec<String>> {
     let request = json!({ "egress": document });
-    let config =
-        config::SandboxCreateConfig::from_value(&request).map_err(|err| err.reasons().to_vec())?;
+    let config = config::SandboxCreateConfig::from_value(&request)
+        .map_err(|err| every_reason(document, err.reasons()))?;
     Ok(config.egress.unwrap_or_default())
+}
+
+/// `first` as a file of nothing but the policy has the places, and what would be wrong beside.
+fn every_reason(document: &Value, first: &[String]) -> Vec<String> {
+    let place = |reason: &str| reason.split(':').next().map(str::to_owned);
+    let mut reasons: Vec<String> = first
+        .iter()
+        .map(|reason| reason.replacen("`egress.", "`", 1))
+        .collect();
+    let known: Vec<_> = reasons.iter().map(|reason| place(reason)).collect();
+    let beside = serde_json::from_value(document.clone())
+        .ok()
+        .and_then(|policy: EgressPolicy| Snapshot::compile(&policy, 1).err())
+        .unwrap_or_default();
+    reasons.extend(
+        beside
+            .into_iter()
+            .filter(|reason| !known.contains(&place(reason))),
+    );
+    reasons
 }
 
 fn workspace(mount: &Mount, host: &Host<'_>) -> Result<Workspace, Failure> {

@@ -5,8 +5,8 @@ mod serve;
 
 use std::collections::BTreeMap;
 
-use namzu_sandbox::types::SandboxSpec;
-use namzu_sandbox::{SandboxProvider, network_jail};
+use namzu_sandbox::types::{EgressPolicy, SandboxSpec};
+use namzu_sandbox::{Error, ErrorCode, Phase, SandboxProvider, network_jail};
 
 use crate::args::{EgressArgs, EgressVerb};
 use crate::boundary;
@@ -30,8 +30,18 @@ pub(crate) async fn run(cx: &mut Context, args: &EgressArgs) -> Result<u8, Failu
 /// Runs a command of this host in a network with no way out but the boundary.
 async fn around(cx: &mut Context, args: &EgressArgs) -> Result<u8, Failure> {
     let host = Context::host();
+    let policy = settings::policy(&args.outward, &host)?.unwrap_or_default();
+    if policy == EgressPolicy::AllowAll {
+        return Err(Error::new(
+            ErrorCode::Unsupported,
+            "`egress` confines nothing with `allow-all`",
+        )
+        .with_hint("run the command without it, or name what it needs with --allow")
+        .during(Phase::Plan)
+        .into());
+    }
     let spec = SandboxSpec {
-        egress: Some(settings::policy(&args.outward, &host)?.unwrap_or_default()),
+        egress: Some(policy),
         verify_egress: args.verify_egress,
         ..SandboxSpec::default()
     };

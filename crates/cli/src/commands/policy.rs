@@ -24,6 +24,11 @@ pub(crate) async fn run(cx: &mut Context, args: &PolicyArgs) -> Result<u8, Failu
 }
 
 async fn explain(cx: &mut Context, args: &ExplainArgs) -> Result<u8, Failure> {
+    if args.host.contains('/') {
+        return Err(Failure::Usage(
+            "expected HOST or HOST:PORT, not a URL".to_owned(),
+        ));
+    }
     let answer = match &args.sandbox {
         Some(id) => of_sandbox(cx, id, &args.host).await?,
         None => {

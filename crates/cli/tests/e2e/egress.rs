@@ -329,7 +329,7 @@ fn kept(cli: &Cli) {
         "policy", "set", &kept.id, "--allow", "*.com", "--allow", "a..b",
     ];
     let out = cli.run(&words).ends(201);
-    assert!(both_named(&out), "{out:?}");
+    assert!(all_said(&out, ["`*.com`", "`a..b`"]), "{out:?}");
     kept.explain(&format!("other.test:{port}")).ends(0);
 }
 
@@ -417,14 +417,12 @@ fn explain(cli: &Cli) {
     }
     ask(&["--allow", "a.test", "a..test"]).ends(201);
     ask(&["--allow", "*.com", "a.com"]).ends(201);
+    ask(&["--allow", "a.test", "https://a.test/"]).ends(2);
     ask(&["--sandbox", "no-such", "a.test"]).ends(205);
 }
 
-/// Both hosts of a policy are said to be wrong.
-fn both_named(out: &Output) -> bool {
-    ["allowedHosts[0]", "allowedHosts[1]"]
-        .iter()
-        .all(|rule| out.stderr.contains(rule))
+fn all_said<const N: usize>(out: &Output, what: [&str; N]) -> bool {
+    what.iter().all(|text| out.stderr.contains(text))
 }
 
 fn check(cli: &Cli) {
@@ -434,7 +432,11 @@ fn check(cli: &Cli) {
     };
     check(r#"{"kind": "static", "allowedHosts": ["a.test"]}"#).ends(0);
     let out = check(r#"{"kind": "static", "allowedHosts": ["*.com", "b..c"]}"#).ends(201);
-    assert!(both_named(&out), "{out:?}");
+    let places = ["`allowedHosts[0]`", "`allowedHosts[1]`"];
+    assert!(all_said(&out, places), "{out:?}");
+    // Faults of the shape do not hide those of the meaning.
+    let out = check(r#"{"kind": "static", "allowedHosts": ["*.com", "https://b.test"]}"#).ends(201);
+    assert!(all_said(&out, places), "{out:?}");
     check(r#"{"kind": "static", "hosts": []}"#).ends(201);
     check("").ends(201);
     cli.run(&["policy", "check", "no-such"]).ends(205);
