@@ -15,6 +15,14 @@ use crate::Result;
 
 /// The name of the server.
 pub(crate) const NAME: &str = "up.test";
+/// It has as many others. Each leads to an address of its own inside: to one, a program may connect some
+/// 28,000 times a minute, and then its kernel lacks ports.
+pub(crate) const ALIASES: usize = 16;
+
+/// One of the others.
+pub(crate) fn alias(at: usize) -> String {
+    format!("n{at}.{NAME}")
+}
 
 /// The ports of the server, and how to verify it.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +36,7 @@ pub(crate) struct Served {
 
 impl Served {
     fn policy(&self) -> Result<EgressPolicy> {
-        let rule = |ports: &[u16], scheme: &str| json!({"host": NAME, "ports": ports, "scheme": scheme, "inward": ["127.0.0.1/32"]});
+        let rule = |ports: &[u16], scheme: &str| json!({"host": format!("**.{NAME}"), "ports": ports, "scheme": scheme, "inward": ["127.0.0.1/32"]});
         let mut rules = Vec::new();
         if !self.tcp.is_empty() {
             rules.push(rule(&self.tcp, "tcp"));
@@ -75,9 +83,11 @@ impl Served {
     }
 
     fn boundary(&self) -> Result<Boundary> {
-        let name = Name::parse(NAME)?;
-        let mut builder =
-            Boundary::builder().names([(name, vec![IpAddr::V4(Ipv4Addr::LOCALHOST)])]);
+        let mut names = Vec::new();
+        for name in (0..ALIASES).map(alias).chain([NAME.to_owned()]) {
+            names.push((Name::parse(&name)?, vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]));
+        }
+        let mut builder = Boundary::builder().names(names);
         if let Some(roots) = &self.roots {
             builder = builder.roots(roots);
         }

@@ -9,6 +9,7 @@ use base64::Engine as _;
 use serde_json::json;
 
 use crate::Result;
+use crate::boundary::{ALIASES, NAME, alias};
 use crate::sample::percentile;
 use crate::upstream::ECHO;
 
@@ -104,8 +105,8 @@ impl Opened {
     }
 }
 
-/// Opens tunnels with `workers` threads for `time`, each for one round trip.
-pub(crate) fn hammer(door: &Door, workers: usize, time: Duration) -> Result<String> {
+/// Opens tunnels by all `doors` in turn, with `workers` threads for `time`, each for one round trip.
+fn hammer(doors: &[Door], workers: usize, time: Duration) -> Result<String> {
     let all = Mutex::new(Vec::new());
     let began = Instant::now();
     std::thread::scope(|scope| {
@@ -113,7 +114,10 @@ pub(crate) fn hammer(door: &Door, workers: usize, time: Duration) -> Result<Stri
             .map(|_| {
                 scope.spawn(|| -> std::io::Result<()> {
                     let mut times = Vec::new();
-                    while began.elapsed() < time {
+                    for door in doors.iter().cycle() {
+                        if began.elapsed() >= time {
+                            break;
+                        }
                         let start = Instant::now();
                         trip(&mut door.open()?)?;
                         times.push(start.elapsed());
@@ -143,22 +147,25 @@ pub(crate) fn hammer(door: &Door, workers: usize, time: Duration) -> Result<Stri
     Ok(told.to_string())
 }
 
-/// `DOOR TARGET WORKERS SECONDS`, where the door is `proxy` (what `HTTP_PROXY` says) or `named`.
+/// `DOOR TARGET WORKERS SECONDS`, where the door is `proxy` (what `HTTP_PROXY` says), `named` or `direct`.
 pub(crate) fn act(arguments: &[String]) -> Result<()> {
     let [door, target, workers, seconds] = arguments else {
         return Err("a client has four arguments".into());
     };
-    let door = match door.as_str() {
-        "named" => Door::Direct(resolve(target)?),
-        _ => of_environment(target)?,
+    let doors = match door.as_str() {
+        "named" => (0..ALIASES)
+            .map(|at| resolve(&target.replace(NAME, &alias(at))).map(Door::Direct))
+            .collect::<Result<Vec<_>>>()?,
+        "direct" => vec![Door::Direct(resolve(target)?)],
+        _ => vec![of_environment(target)?],
     };
     let time = Duration::from_secs(seconds.parse()?);
     // Some start what listens there beside the program, not before it.
     let began = Instant::now();
-    while door.open().is_err() && began.elapsed() < PATIENCE {
+    while doors.iter().any(|door| door.open().is_err()) && began.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(20));
     }
-    println!("{}", hammer(&door, workers.parse()?, time)?);
+    println!("{}", hammer(&doors, workers.parse()?, time)?);
     Ok(())
 }
 

@@ -1,15 +1,16 @@
 //! New tunnels, one after the other, each for one round trip.
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::Result;
 use crate::boundary::NAME;
-use crate::client::{Opened, hammer};
+use crate::client::Opened;
 use crate::measure::Row;
 use crate::peers::{squid, srt, tinyproxy};
-use crate::proc::{Process, cpu, role};
+use crate::proc::{Process, command, cpu, role};
 use crate::sample::{middle, whole};
-use crate::subject::{Ground, Subject};
+use crate::subject::{Ground, Kind, Subject};
 
 const ROUNDS: usize = 5;
 const SECONDS: u64 = 3;
@@ -86,8 +87,8 @@ pub(crate) fn rows(ground: &Ground) -> Result<Vec<Row>> {
         }
         for (subject, rounds) in &mut host {
             let before = subject.cpu();
-            let opened = hammer(&subject.door(port), WORKERS, Duration::from_secs(SECONDS))?;
-            rounds.add(&Opened::read(&opened)?, subject.cpu() - before);
+            let opened = from_host(subject, &program, port)?;
+            rounds.add(&opened, subject.cpu() - before);
         }
     }
     let [(_, direct), (_, proxy), (_, squid), (_, tinyproxy)] = &host;
@@ -120,6 +121,25 @@ pub(crate) fn rows(ground: &Ground) -> Result<Vec<Row>> {
             met: true,
         },
     ])
+}
+
+/// Has a client run on the host. In a session of its own, as those in sandboxes have, or the kernel would
+/// share the processors otherwise between them and the rest.
+fn from_host(subject: &Subject, program: &Path, port: u16) -> Result<Opened> {
+    let door = match subject.kind {
+        Kind::Direct => "direct",
+        _ => "proxy",
+    };
+    let host = subject.kind.host();
+    let mut command = command("setsid");
+    command
+        .arg("--wait")
+        .arg(program)
+        .args(["role=client", door, &format!("{host}:{port}")])
+        .args([WORKERS.to_string(), SECONDS.to_string()])
+        .env("HTTP_PROXY", format!("http://127.0.0.1:{}", subject.port));
+    let output = command.output()?;
+    Opened::read(String::from_utf8_lossy(&output.stdout).trim())
 }
 
 /// Has a client run inside, and counts what it cost the process that holds the sandbox.
