@@ -246,12 +246,15 @@ impl Snapshot {
     }
 
     /// Whether `deniedHosts` names this address. To be asked of each address that a name resolved to,
-    /// beside [`Screen::check_all`](crate::screen::Screen::check_all).
+    /// beside [`Screen::check_all`](crate::screen::Screen::check_all). `nat64` are the prefixes under which
+    /// the network hides IPv4, beside the well-known one.
     #[must_use]
-    pub fn denies_address(&self, address: IpAddr) -> bool {
+    pub fn denies_address(&self, address: IpAddr, nat64: &[IpNet]) -> bool {
         let mut denied = false;
         if let Mode::Listed(listed) = &self.mode {
-            for spelling in [screen::unwrap(address), screen::translate(address)] {
+            // What may not be dialled anyway hides nothing that has to be named.
+            let hidden = screen::spellings(address, nat64).into_iter().flatten();
+            for spelling in std::iter::once(screen::unwrap(address)).chain(hidden) {
                 let host = Host::Address(spelling);
                 listed.denied.visit(&host, |_, _| denied = true);
             }

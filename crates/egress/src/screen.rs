@@ -13,7 +13,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-pub(crate) use self::embedded::translate;
+pub(crate) use self::embedded::spellings;
 pub use self::embedded::unwrap;
 use self::table::Class;
 pub(crate) use self::table::{covers_forbidden, is_forbidden_range, is_private_range};
@@ -41,7 +41,7 @@ impl Screen {
         let mut class = Class::Public;
         let mut covered = true;
         // An address and each address that is hidden in it must pass.
-        for spelling in embedded::spellings(address, &self.nat64)? {
+        for spelling in spellings(address, &self.nat64)? {
             let found = match table::class(spelling) {
                 Class::Public if self.is_own(spelling) => Class::Private,
                 found => found,

@@ -14,6 +14,7 @@ use super::own::Own;
 use crate::audit::Audit;
 use crate::lookup::{Answer, Lookup};
 use crate::metrics::Metrics;
+use crate::policy::Snapshot;
 use crate::relay::stock::Stock;
 use crate::screen::Screen;
 use crate::tls::trust::Bundle;
@@ -95,6 +96,14 @@ impl Outside {
     pub(crate) fn screened(&self, addresses: &[IpAddr], inward: &[IpNet]) -> Result<(), Reason> {
         self.own.refresh(&self.screen);
         self.screen.load().check_all(addresses, inward)
+    }
+
+    /// Whether a policy's `deniedHosts` name one of `addresses`, however this host's network spells it.
+    pub(crate) fn denied(&self, snapshot: &Snapshot, addresses: &[IpAddr]) -> bool {
+        let screen = self.screen.load();
+        addresses
+            .iter()
+            .any(|at| snapshot.denies_address(*at, &screen.nat64))
     }
 
     /// Connects to one of `addresses`, which were screened.

@@ -114,7 +114,7 @@ impl Place {
             return true;
         };
         let screened = self.outside.screened(&[peer.ip()], &verdict.inward);
-        screened.is_ok() && !regime.snapshot.denies_address(peer.ip())
+        screened.is_ok() && !self.outside.denied(&regime.snapshot, &[peer.ip()])
     }
 }
 

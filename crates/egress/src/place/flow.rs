@@ -130,12 +130,7 @@ impl Flow {
             seen.chain.clone_from(&found.chain);
         }
         outside.screened(&found.addresses, &self.verdict.inward)?;
-        let snapshot = &self.regime.snapshot;
-        if found
-            .addresses
-            .iter()
-            .any(|at| snapshot.denies_address(*at))
-        {
+        if outside.denied(&self.regime.snapshot, &found.addresses) {
             return Err(Reason::DeniedHost);
         }
         let stream = outside.dial(&found.addresses, self.ask.port).await?;

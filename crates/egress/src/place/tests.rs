@@ -137,6 +137,22 @@ async fn the_hosts_own_address_is_private_even_where_it_is_public() {
 }
 
 #[tokio::test]
+async fn a_denied_address_is_denied_however_the_operator_hides_it() {
+    let table = Table::default();
+    table.set("a.test", &["2001:470:64::909:909".parse().unwrap()]);
+    let mut outside = outside(table);
+    outside.screen = ArcSwap::from_pointee(crate::screen::Screen {
+        own: Vec::new(),
+        nat64: vec!["2001:470:64::/96".parse().unwrap()],
+    });
+    let denying =
+        policy(r#"{"kind": "static", "allowedHosts": ["a.test"], "deniedHosts": ["9.9.9.0/24"]}"#);
+    let place = place_at(&denying, outside);
+    let flow = place.admit(ask("a.test:443")).await.ok().unwrap();
+    assert_eq!(flow.dial().await.unwrap_err().reason, Reason::DeniedHost);
+}
+
+#[tokio::test]
 async fn an_upstream_that_is_down_is_said_and_the_next_try_works() {
     let (listener, port) = server().await;
     drop(listener);

@@ -23,17 +23,6 @@ pub fn unwrap(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The IPv4 address that the well-known prefix of NAT64 hides in `address`, or else the address itself,
-/// unwrapped.
-pub(crate) fn translate(address: IpAddr) -> IpAddr {
-    match unwrap(address) {
-        IpAddr::V6(v6) if NAT64.contains(&v6) => {
-            translated(v6, 96).map_or(IpAddr::V6(v6), IpAddr::V4)
-        }
-        address => address,
-    }
-}
-
 /// The addresses that `address` stands for and that must each pass: itself, or the IPv4 that a NAT64
 /// prefix hides in it.
 ///
@@ -41,7 +30,7 @@ pub(crate) fn translate(address: IpAddr) -> IpAddr {
 ///
 /// [`Reason::AddressForbidden`] for what tunnels (6to4, Teredo, ISATAP, a local NAT64 prefix that the
 /// operator did not name): where it leads is not for us to know.
-pub(super) fn spellings(
+pub(crate) fn spellings(
     address: IpAddr,
     operator: &[IpNet],
 ) -> Result<impl Iterator<Item = IpAddr>, Reason> {

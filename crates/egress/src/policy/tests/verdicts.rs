@@ -81,10 +81,17 @@ fn what_is_denied_is_denied_whatever_allows_it() {
     }
     let rule = ask(&listed, "bad.a.test", 443).rule.unwrap();
     assert_eq!(rule.id.as_ref(), "deniedHosts[0]");
-    assert!(listed.denies_address("93.184.216.34".parse().unwrap()));
-    assert!(listed.denies_address("::ffff:93.184.216.34".parse().unwrap()));
-    assert!(listed.denies_address("64:ff9b::93.184.216.34".parse().unwrap()));
-    assert!(!listed.denies_address("93.184.216.33".parse().unwrap()));
+    let operator = ["2001:db8:64::/96".parse().unwrap()];
+    let denies = |address: &str| listed.denies_address(address.parse().unwrap(), &operator);
+    assert!(denies("93.184.216.34"));
+    assert!(denies("::ffff:93.184.216.34"));
+    assert!(denies("64:ff9b::93.184.216.34"));
+    assert!(
+        denies("2001:db8:64::93.184.216.34"),
+        "the operator's prefix"
+    );
+    assert!(!denies("2001:db8:65::93.184.216.34"), "a prefix of nobody");
+    assert!(!denies("93.184.216.33"));
 }
 
 #[test]
