@@ -13,8 +13,10 @@ mod source;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwap;
 use namzu_types::SandboxId;
@@ -111,6 +113,8 @@ pub(crate) struct Place {
     flows: Registry,
     /// Held while a policy is put in force: one at a time.
     changing: Mutex<()>,
+    /// Somebody asks the resolver while something is open.
+    watched: AtomicBool,
 }
 
 impl Ask {
@@ -158,6 +162,7 @@ impl Place {
             ca,
             flows: Registry::default(),
             changing: Mutex::default(),
+            watched: AtomicBool::default(),
         })
     }
 
@@ -210,6 +215,10 @@ impl Place {
             return Err(self.denied(&flow.ask, verdict.reason, Some(&verdict)));
         }
         self.admitted(&flow);
+        // A look-up is over by the time that anything could be found out.
+        if flow.ask.via != Via::Dns {
+            self.watch();
+        }
         Ok(flow)
     }
 

@@ -105,6 +105,10 @@ impl Registry {
         locked(&self.books).closed
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        locked(&self.books).live.is_empty()
+    }
+
     /// Those in the books now.
     pub(super) fn live(&self) -> Vec<Arc<Entry>> {
         locked(&self.books).live.values().cloned().collect()

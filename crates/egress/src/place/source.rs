@@ -14,7 +14,7 @@ use crate::metrics::Metrics;
 /// How long it may take.
 const DEADLINE: Duration = Duration::from_secs(2);
 /// How long an answer holds.
-const BELIEVED: Duration = Duration::from_secs(5);
+pub(super) const BELIEVED: Duration = Duration::from_secs(5);
 /// How long a failure holds, so that a sandbox cannot keep a program of the host running.
 const FAILED: Duration = Duration::from_secs(1);
 

@@ -105,6 +105,40 @@ async fn a_resolver_that_hangs_or_panics_denies() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_resolver_is_asked_while_something_is_open_and_ends_what_it_takes_off() {
+    let cell = Cell::new(Ok("a.test\nb.test"));
+    let place = place(&cell.policy(), Table::default());
+    let a = place.admit(ask("a.test")).await.ok().unwrap();
+    let b = place.admit(ask("b.test")).await.ok().unwrap();
+    cell.set(Ok("b.test"));
+    // Nobody asks for anything.
+    assert_eq!(a.cut().await, Reason::Narrowed);
+    drop(a);
+    cell.set(Ok("c.test"));
+    assert_eq!(b.cut().await, Reason::Narrowed);
+    drop(b);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let asked = cell.asked.load(Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(cell.asked.load(Ordering::SeqCst), asked, "nothing is open");
+    let c = place.admit(ask("c.test")).await.ok().unwrap();
+    cell.set(Ok("a.test"));
+    assert_eq!(c.cut().await, Reason::Narrowed, "and it is watched again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resolver_is_not_asked_once_its_sandbox_has_ended() {
+    let cell = Cell::new(Ok("a.test"));
+    let place = place(&cell.policy(), Table::default());
+    let flow = place.admit(ask("a.test")).await.ok().unwrap();
+    let weak = Arc::downgrade(&place);
+    drop((flow, place));
+    assert!(weak.upgrade().is_none(), "what asks holds nothing");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(cell.asked.load(Ordering::SeqCst), 1);
+}
+
 #[tokio::test]
 async fn many_ask_a_resolver_once() {
     let cell = Cell::new(Ok("a.test"));
