@@ -15,9 +15,10 @@ mod writer;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-pub use self::chain::{VerifyError, verify};
+pub use self::chain::{VerifyError, verify, verify_rest};
 pub use self::file::AuditFile;
 pub(crate) use self::line::{Event, Line};
+use self::turns::Turns;
 use self::writer::{Room, Writer};
 use crate::Reason;
 use crate::metrics::Metrics;

@@ -33,7 +33,9 @@ pub mod screen;
 mod stream;
 mod tls;
 
-pub use crate::audit::{AuditFile, AuditSink, VerifyError, verify as verify_audit};
+pub use crate::audit::{
+    AuditFile, AuditSink, VerifyError, verify as verify_audit, verify_rest as verify_audit_rest,
+};
 pub use crate::boundary::{Boundary, BoundaryBuilder, Change, Egress, Explanation, ForwardedDoor};
 pub use crate::host::{Authority, Host, HostError, Name, Scheme, is_host_allowed, parse_authority};
 pub use crate::lookup::{Answer, Lookup, LookupError};

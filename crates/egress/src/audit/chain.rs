@@ -1,6 +1,7 @@
 //! The chain of hashes through the lines.
 
 use std::io::{self, BufRead};
+use std::ops::RangeInclusive;
 
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -87,30 +88,62 @@ fn hash(line: &[u8]) -> String {
 /// Checks that a log is whole from its first line on, and says how many lines it has. Lines that were cut
 /// off its end leave no trace in it: keep the count somewhere else.
 ///
+/// A log in several files is one log, the oldest file first.
+///
 /// # Errors
 ///
 /// The first line that is not what was written there.
-pub fn verify(mut log: impl BufRead) -> Result<u64, VerifyError> {
-    let mut link = Link::start();
+pub fn verify(log: impl BufRead) -> Result<u64, VerifyError> {
+    Ok(follow(log, Some(Link::start()))?.map_or(0, |(_, link)| link.seq))
+}
+
+/// Checks that a log whose oldest files are gone is whole from the first line that there is, which is taken
+/// at its word, and says the numbers of its first and last. Nothing is known of a log without lines: an
+/// error.
+///
+/// # Errors
+///
+/// The first line that is not what was written there.
+pub fn verify_rest(log: impl BufRead) -> Result<RangeInclusive<u64>, VerifyError> {
+    match follow(log, None)? {
+        Some((first, link)) => Ok(first..=link.seq),
+        None => Err(VerifyError::Broken {
+            line: 1,
+            what: "is missing",
+        }),
+    }
+}
+
+/// Follows a chain that goes on from `link`, or from wherever it is. The number of the first line, and where
+/// the last leads.
+fn follow(mut log: impl BufRead, link: Option<Link>) -> Result<Option<(u64, Link)>, VerifyError> {
+    let mut first = None;
+    let mut link = link;
     loop {
-        let number = link.seq + 1;
+        let number = link.as_ref().map_or(1, |link| link.seq + 1);
         let broken = |what| VerifyError::Broken { line: number, what };
         let mut line = Vec::new();
         io::Read::take(&mut log, LONGEST).read_until(b'\n', &mut line)?;
         if line.is_empty() {
-            return Ok(link.seq);
+            return Ok(first.zip(link));
         }
         if line.pop() != Some(b'\n') {
             return Err(broken("breaks off"));
         }
         let links: Links =
             serde_json::from_slice(&line).map_err(|_| broken("is no line of an audit log"))?;
-        if links.seq != number {
-            return Err(broken("is out of sequence"));
+        if let Some(link) = &link {
+            if links.seq != number {
+                return Err(broken("is out of sequence"));
+            }
+            if links.prev != link.hash {
+                return Err(broken("does not follow from the line before it"));
+            }
         }
-        if links.prev != link.hash {
-            return Err(broken("does not follow from the line before it"));
-        }
-        link.advance(&line);
+        first = first.or(Some(links.seq));
+        link = Some(Link {
+            seq: links.seq,
+            hash: hash(&line),
+        });
     }
 }
