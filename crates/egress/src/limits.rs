@@ -19,6 +19,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Connections from inside that may be open beside those that are flows: an idle proxy connection, one
 /// whose head is awaited.
 const IDLE_CONNECTIONS: u64 = 256;
+/// HTTP/2 connections that end here at once. Each may hold some 7 MiB of bodies that the program inside
+/// does not take, or that the outside does not.
+const HTTP2: u64 = 32;
 
 /// The meters of one sandbox.
 #[derive(Debug)]
@@ -26,6 +29,7 @@ pub(crate) struct Limiter {
     caps: Mutex<Caps>,
     flows: AtomicU64,
     connections: AtomicU64,
+    http2: AtomicU64,
     up: AtomicU64,
     down: AtomicU64,
     /// Kept apart from the lock: they are asked for each piece that is carried.
@@ -53,6 +57,7 @@ pub(crate) struct Permit {
 enum What {
     Flow,
     Connection,
+    Http2,
 }
 
 /// What `policy` says, and for what it leaves out what `defaults` says.
@@ -89,6 +94,7 @@ impl Limiter {
             caps: Mutex::new(Caps::of(limits)),
             flows: AtomicU64::new(0),
             connections: AtomicU64::new(0),
+            http2: AtomicU64::new(0),
             up: AtomicU64::new(0),
             down: AtomicU64::new(0),
             most_up: AtomicU64::new(limits.bytes_up.unwrap_or(u64::MAX)),
@@ -131,6 +137,11 @@ impl Limiter {
         let most = locked(&self.caps).flows.saturating_add(IDLE_CONNECTIONS);
         self.take(What::Connection, most)
             .ok_or(Reason::TooManyFlows)
+    }
+
+    /// One more HTTP/2 connection that ends here; `None` where there are as many as there may be.
+    pub(crate) fn http2(self: &Arc<Self>) -> Option<Permit> {
+        self.take(What::Http2, HTTP2)
     }
 
     /// One more look-up of `name`. Only different names count: a program that asks again learns and tells
@@ -192,6 +203,7 @@ impl Limiter {
         match what {
             What::Flow => &self.flows,
             What::Connection => &self.connections,
+            What::Http2 => &self.http2,
         }
     }
 
@@ -312,5 +324,14 @@ mod tests {
         assert_eq!(held.len(), 257);
         drop(held);
         limiter.connection().unwrap();
+    }
+
+    #[test]
+    fn connections_that_hold_much_are_fewer() {
+        let limiter = limiter("{}");
+        let held: Vec<_> = std::iter::from_fn(|| limiter.http2()).take(1000).collect();
+        assert_eq!(held.len(), 32);
+        drop(held);
+        limiter.http2().unwrap();
     }
 }

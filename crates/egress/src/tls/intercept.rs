@@ -71,10 +71,20 @@ async fn run(flow: &Flow, io: Replay) -> Option<Reason> {
     let hello = start.client_hello();
     if let Err(reason) = names(&hello, &flow.ask.host) {
         let sent = hello.server_name().unwrap_or_default();
-        flow.place.refuse(flow.ask.via, sent, reason);
+        let sent = sent.to_owned();
+        flow.place.refuse(flow.ask.via, sent, reason).await;
         return Some(reason);
     }
-    let offer = Offer::of(&hello);
+    let mut offer = Offer::of(&hello);
+    // Held for as long as HTTP/2 is spoken. Whoever has as many connections as may be gets another protocol,
+    // if that is any good to it.
+    let room = offer.h2.then(|| flow.place.limiter.http2()).flatten();
+    if offer.h2 && room.is_none() {
+        if !offer.http1 {
+            return tell(flow, start, offer, &flow.denial(Reason::TooManyFlows)).await;
+        }
+        offer.h2 = false;
+    }
     let outside = match dial(flow, offer).await {
         Ok(outside) => outside,
         Err(denial) => return tell(flow, start, offer, &denial).await,

@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 use super::ground::{Ground, HOST, Program, SECRET};
+use crate::audit::tests::until;
 use crate::tls::{H2, HTTP1};
 
 /// Echoes each body and its trailers, and tells what it saw of the head.
@@ -298,4 +299,31 @@ async fn no_spelling_of_trace_is_forwarded() {
         let response = get(&mut requests, ground.request(method, "/")).await;
         assert_eq!(response.status(), 405, "{method}");
     }
+}
+
+#[tokio::test]
+async fn whoever_has_as_many_connections_as_may_be_gets_http1_or_is_told() {
+    let ground = Ground::new(&[H2, HTTP1], |stream| async move {
+        assert_ne!(stream.get_ref().1.alpn_protocol(), Some(H2));
+    })
+    .await;
+    let held: Vec<_> = std::iter::from_fn(|| ground.place.limiter.http2()).collect();
+    assert!(!held.is_empty());
+    let either = ground.connect(&[H2, HTTP1]).await;
+    assert_eq!(either.get_ref().1.alpn_protocol(), Some(HTTP1));
+    let mut requests = speak(ground.connect(&[H2]).await).await;
+    let request = ground.request("GET", "/");
+    let (answer, _) = requests.send_request(request, true).unwrap();
+    let answer = answer.await.unwrap();
+    assert_eq!(answer.headers()["x-egress-reason"], "too_many_flows");
+}
+
+#[tokio::test]
+async fn a_connection_that_ended_makes_room_for_another() {
+    let (ground, requests) = Ground::h2(&[H2]).await;
+    let held: Vec<_> = std::iter::from_fn(|| ground.place.limiter.http2()).collect();
+    assert!(ground.place.limiter.http2().is_none());
+    drop(requests);
+    until(async || ground.place.limiter.http2().is_some()).await;
+    drop(held);
 }
