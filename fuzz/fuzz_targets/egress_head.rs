@@ -10,9 +10,18 @@ use libfuzzer_sys::fuzz_target;
 use namzu_egress::{Authority, Reason, Scheme, parse_authority};
 use namzu_fuzz::{pieces, stream};
 
-/// Where the boundary keeps it.
+/// Where the boundary keeps them.
 mod host {
+    use namzu_egress::{Authority, parse_authority};
+
     pub(crate) use namzu_egress::HostError;
+
+    pub(crate) fn parse_authority_bytes(bytes: &[u8]) -> Result<Authority, HostError> {
+        parse_authority(std::str::from_utf8(bytes).map_err(|_| HostError::Host)?)
+    }
+}
+mod policy {
+    pub(crate) use namzu_egress::policy::is_never_forwarded;
 }
 
 #[rustfmt::skip]

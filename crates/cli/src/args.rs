@@ -135,7 +135,7 @@ pub struct OutwardArgs {
     /// What may leave [default: deny-all; passthrough: allow-all]
     #[arg(long, value_name = "POLICY", value_parser = egress(), conflicts_with_all = ["allow", "policy"])]
     pub egress: Option<Egress>,
-    /// Let this host be reached, and what else is named so: HOST, HOST:PORT, SCHEME://HOST[:PORT]
+    /// Let this host be reached, and what else is named so: HOST, HOST:PORT, SCHEME://HOST, SCHEME://HOST:PORT
     #[arg(long, value_name = "HOST", value_parser = clap::value_parser!(Allow), conflicts_with = "policy")]
     pub allow: Vec<Allow>,
     /// Egress policy, as JSON: rules, denied hosts, credentials, limits

@@ -20,8 +20,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use namzu_types::{EgressLimits, EgressPolicy};
 
-pub use self::decide::decide;
-pub(crate) use self::decide::is_never_forwarded;
+pub use self::decide::{decide, is_never_forwarded};
 pub use self::pattern::Pattern;
 pub(crate) use self::pattern::overfills;
 use self::table::Table;

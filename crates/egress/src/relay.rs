@@ -1,6 +1,6 @@
 //! Carries bytes both ways until both ways have ended.
 //!
-//! An idle flow holds neither pipe nor buffer: both are borrowed from the boundary's [stock](stock) when
+//! An idle flow holds neither pipe nor buffer: both are borrowed from the boundary's [stock] when
 //! bytes are there, and given back when none are left.
 
 mod copy;

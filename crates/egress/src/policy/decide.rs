@@ -49,7 +49,8 @@ fn refused(verdict: &Verdict, question: &Question<'_>) -> Option<Reason> {
 }
 
 /// Whether no rule lets a request with `method` pass. In any spelling: some servers do not look at the case.
-pub(crate) fn is_never_forwarded(method: &str) -> bool {
+#[must_use]
+pub fn is_never_forwarded(method: &str) -> bool {
     // TRACK is TRACE to some servers.
     ["TRACE", "TRACK", "CONNECT"]
         .iter()

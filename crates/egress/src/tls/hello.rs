@@ -11,7 +11,7 @@ const LONGEST: usize = 16 * 1024;
 /// The longest content of a record.
 const LONGEST_RECORD: usize = 16 * 1024;
 /// What records may come to, with the heads of each.
-const LONGEST_RECORDS: usize = LONGEST + 4 * 1024;
+pub(crate) const LONGEST_RECORDS: usize = LONGEST + 4 * 1024;
 
 const RECORD_HEAD: usize = 5;
 const HANDSHAKE: u8 = 22;
