@@ -5,11 +5,13 @@
 //!
 //! Lines are written by a thread of their own. What is admitted waits while too many lines of its sandbox
 //! do, and is denied while the medium fails: nothing is let out that cannot be recorded. Each sandbox has
-//! its own room in the queue, so that one that is refused without end holds back nobody else.
+//! its own room in the queue, so that one that is refused without end holds back nobody else, and turns of
+//! its own, so that it cannot fill the medium for all.
 
 mod chain;
 mod file;
 mod line;
+mod turns;
 mod writer;
 
 use std::fmt::Debug;
@@ -45,9 +47,17 @@ pub trait AuditSink: Debug + Send + Sync {
     }
 }
 
-/// Writes audit lines; by default nowhere. Clones have the same room.
+/// Writes audit lines; by default nowhere. Clones have the same room and the same turns.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Audit(Option<(Arc<Writer>, Room)>);
+pub(crate) struct Audit(Option<Desk>);
+
+/// Where one sandbox has its lines written.
+#[derive(Clone, Debug)]
+struct Desk {
+    writer: Arc<Writer>,
+    room: Room,
+    turns: Arc<Turns>,
+}
 
 impl Audit {
     /// Writes to `sink` from now on.
@@ -56,19 +66,33 @@ impl Audit {
     ///
     /// What it says about its last line, and those of starting a thread.
     pub(crate) fn start(sink: Arc<dyn AuditSink>, metrics: Arc<Metrics>) -> std::io::Result<Self> {
-        let writer = Arc::new(Writer::start(sink, metrics)?);
-        Ok(Self(Some((writer, Room::default()))))
+        Ok(Self(Some(Desk::at(Arc::new(Writer::start(
+            sink, metrics,
+        )?)))))
     }
 
-    /// For another sandbox, with room of its own.
+    /// For another sandbox, with room and turns of its own.
     pub(crate) fn share(&self) -> Self {
-        let writer = self.0.as_ref();
-        Self(writer.map(|(writer, _)| (Arc::clone(writer), Room::default())))
+        let desk = self.0.as_ref();
+        Self(desk.map(|desk| Desk::at(Arc::clone(&desk.writer))))
     }
 
     /// Whether there is anybody to write to.
     pub(crate) const fn wanted(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// Waits until the sandbox may have one more decision recorded: nothing it does fills the log faster than
+    /// it may. To be called before each decision, and by each that is told what was decided.
+    ///
+    /// # Cancel safety
+    ///
+    /// The turn was not taken, or is lost.
+    pub(crate) async fn turn(&self) {
+        if let Some(desk) = &self.0 {
+            // Not part of what every flow keeps.
+            Box::pin(desk.turns.take()).await;
+        }
     }
 
     /// Waits until there is room for what will be said about one more decision.
@@ -79,14 +103,25 @@ impl Audit {
     pub(crate) async fn ready(&self) -> Result<(), Reason> {
         match &self.0 {
             None => Ok(()),
-            Some((writer, room)) => writer.ready(room).await,
+            Some(desk) => desk.writer.ready(&desk.room).await,
         }
     }
 
     /// Writes a line.
     pub(crate) fn write(&self, line: &Line<'_>) {
-        if let Some((writer, room)) = &self.0 {
-            writer.push(line, room);
+        if let Some(desk) = &self.0 {
+            let bytes = desk.writer.push(line, &desk.room);
+            desk.turns.owe(bytes, line.had_its_turn());
+        }
+    }
+}
+
+impl Desk {
+    fn at(writer: Arc<Writer>) -> Self {
+        Self {
+            writer,
+            room: Room::default(),
+            turns: Arc::default(),
         }
     }
 }

@@ -99,8 +99,8 @@ where
         };
         let inside = Inside::Tcp(stream);
         let Ok(permit) = place.limiter.connection() else {
-            place.refuse(via, "", Reason::TooManyFlows);
             inside.reset();
+            place.refuse(via, "", Reason::TooManyFlows).await;
             sleep(COOL_DOWN).await;
             continue;
         };

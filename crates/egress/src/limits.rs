@@ -1,5 +1,7 @@
 //! How much one sandbox may let flow. Each has meters of its own, so one's excess is nobody else's.
 
+mod pace;
+
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,6 +11,7 @@ use std::time::Duration;
 use namzu_types::EgressLimits;
 use tokio::time::Instant;
 
+pub(crate) use self::pace::Pace;
 use crate::lock::locked;
 use crate::{Name, Reason};
 
@@ -35,7 +38,7 @@ pub(crate) struct Limiter {
     /// Kept apart from the lock: they are asked for each piece that is carried.
     most_up: AtomicU64,
     most_down: AtomicU64,
-    pace: Mutex<Option<Instant>>,
+    pace: Pace,
     names: Mutex<HashMap<Name, Instant>>,
 }
 
@@ -99,7 +102,7 @@ impl Limiter {
             down: AtomicU64::new(0),
             most_up: AtomicU64::new(limits.bytes_up.unwrap_or(u64::MAX)),
             most_down: AtomicU64::new(limits.bytes_down.unwrap_or(u64::MAX)),
-            pace: Mutex::new(None),
+            pace: Pace::default(),
             names: Mutex::default(),
         }
     }
@@ -217,20 +220,11 @@ impl Limiter {
         })
     }
 
-    /// One more at `per_second`, with a burst of what a second allows: the time by which all that was let
-    /// through would have been through at an even pace may lie a second ahead.
+    /// One more at `per_second`, with a burst of what a second allows.
     fn pace(&self, per_second: u32) -> Result<(), Reason> {
-        if per_second == 0 {
-            return Err(Reason::TooFast);
-        }
-        let now = Instant::now();
-        let mut pace = locked(&self.pace);
-        let even = pace.unwrap_or(now).max(now) + Duration::from_secs(1) / per_second;
-        if even.duration_since(now) > Duration::from_secs(1) {
-            return Err(Reason::TooFast);
-        }
-        *pace = Some(even);
-        Ok(())
+        let second = Duration::from_secs(1);
+        let each = second.checked_div(per_second).ok_or(Reason::TooFast)?;
+        self.pace.take(each, second).map_err(|_| Reason::TooFast)
     }
 }
 

@@ -184,6 +184,7 @@ impl Place {
 
     /// All that may have to be waited for before a decision; and what the flow will count as.
     async fn prepare(self: &Arc<Self>, via: Via) -> Result<Option<Permit>, Reason> {
+        self.audit.turn().await;
         self.audit.ready().await?;
         if self.flows.closed() {
             return Err(Reason::Closed);

@@ -42,6 +42,9 @@ struct Links {
 }
 
 impl Link {
+    /// What it adds to a line, about.
+    pub(super) const BYTES: usize = 100;
+
     /// Before the first line.
     pub(super) fn start() -> Self {
         Self {

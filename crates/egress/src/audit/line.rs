@@ -111,6 +111,16 @@ impl<'a> Line<'a> {
 }
 
 impl Line<'_> {
+    /// Whether something waited for its turn to be decided about, and this is what was decided.
+    pub(super) fn had_its_turn(&self) -> bool {
+        match self.event {
+            Event::Decision => self.flow.is_none() || self.verdict == Some("allow"),
+            // A change of policy is nothing that the sandbox did.
+            Event::Policy => true,
+            Event::End => false,
+        }
+    }
+
     /// Whether it says that nothing happened.
     pub(super) fn refuses(&self) -> bool {
         matches!(self.event, Event::Decision) && self.verdict == Some("deny")

@@ -155,6 +155,49 @@ async fn one_sandbox_that_is_refused_without_end_holds_back_no_other() {
     greedy.ready().await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_that_fills_the_log_waits_for_its_turn_and_loses_nothing() {
+    let sink = Arc::new(Memory::default());
+    let metrics = Arc::new(Metrics::default());
+    let audit = Audit::start(Arc::clone(&sink) as _, Arc::clone(&metrics)).unwrap();
+    let (greedy, other) = (audit.share(), audit.share());
+    let refusal = Line {
+        verdict: Some("deny"),
+        ..line("a.example")
+    };
+    let began = tokio::time::Instant::now();
+    for _ in 0..10_000 {
+        greedy.turn().await;
+        greedy.ready().await.unwrap();
+        greedy.write(&refusal);
+    }
+    let took = began.elapsed();
+    assert!(took >= std::time::Duration::from_secs(6), "{took:?}");
+    let waits = tokio::time::timeout(std::time::Duration::ZERO, greedy.turn()).await;
+    assert!(waits.is_err(), "{waits:?}");
+    let waits = tokio::time::timeout(std::time::Duration::ZERO, other.turn()).await;
+    waits.expect("it has turns of its own");
+    until(async || sink.lines.lock().unwrap().len() == 10_000).await;
+    assert_eq!(metrics.audit_lost.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_line_takes_more_turns_than_a_short_one() {
+    let sink = Arc::new(Memory::default());
+    let audit = Audit::start(Arc::clone(&sink) as _, Arc::default()).unwrap();
+    let long = Line {
+        verdict: Some("deny"),
+        path: Some("x".repeat(512 * 5000)),
+        ..line("a.example")
+    };
+    audit.turn().await;
+    audit.write(&long);
+    let began = tokio::time::Instant::now();
+    audit.turn().await;
+    let took = began.elapsed();
+    assert!(took >= std::time::Duration::from_secs(1), "{took:?}");
+}
+
 #[test]
 fn a_file_goes_on_where_it_was_and_drops_what_broke_off() {
     let folder = tempfile::tempdir().unwrap();

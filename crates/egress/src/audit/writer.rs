@@ -139,21 +139,23 @@ impl Writer {
             .unwrap_or(Err(Reason::AuditFailed))
     }
 
-    pub(super) fn push(&self, line: &Line<'_>, room: &Room) {
+    /// Has a line written, and says how many bytes it takes: none where it is only counted.
+    pub(super) fn push(&self, line: &Line<'_>, room: &Room) -> usize {
         if line.refuses() && room.0.load(Acquire) >= ROOM_FOR_REFUSALS {
             self.0.metrics.audit_lost.fetch_add(1, Relaxed);
-            return;
+            return 0;
         }
         // Data of ours with no maps in it: this does not fail.
         let Ok(mut text) = serde_json::to_string(line) else {
-            return;
+            return 0;
         };
         text.pop();
+        let length = text.len() + Link::BYTES;
         let mut queue = self.0.queue();
         if queue.lines.len() >= MOST {
             drop(queue);
             self.0.metrics.audit_lost.fetch_add(1, Relaxed);
-            return;
+            return 0;
         }
         room.0.fetch_add(1, Release);
         queue.lines.push_back(Waiting {
@@ -162,6 +164,7 @@ impl Writer {
         });
         drop(queue);
         self.0.filled.notify_one();
+        length
     }
 }
 

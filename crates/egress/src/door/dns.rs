@@ -98,7 +98,7 @@ async fn answer(place: &Arc<Place>, message: &[u8]) -> Option<Vec<u8>> {
         Ok(query) => query,
         Err(Garbage::Silent) => return None,
         Err(garbage) => {
-            place.refuse(Via::Dns, "", Reason::RequestMalformed);
+            place.refuse(Via::Dns, "", Reason::RequestMalformed).await;
             return garbage.answer();
         }
     };
@@ -131,7 +131,7 @@ async fn decide(place: &Arc<Place>, query: &Query<'_>) -> Result<Found, Denial> 
     let refuse = |reason| place.refuse(Via::Dns, text, reason);
     let meta = (wire::FIRST_META..=wire::LAST_META).contains(&query.kind);
     if query.class != wire::IN || meta || matches!(query.kind, wire::NULL | wire::OPT) {
-        return Err(refuse(Reason::NotSupported));
+        return Err(refuse(Reason::NotSupported).await);
     }
     if let Some(name) = reversed(text).and_then(|address| place.names.name(address)) {
         return Ok(match query.kind {
@@ -140,20 +140,22 @@ async fn decide(place: &Arc<Place>, query: &Query<'_>) -> Result<Found, Denial> 
         });
     }
     let Ok(name) = Name::parse(text) else {
-        return Err(refuse(Reason::NameMalformed));
+        return Err(refuse(Reason::NameMalformed).await);
     };
     let ask = Ask::new(Via::Dns, Host::Name(name.clone()), 0);
     let flow = place.admit(ask).await?;
     // Nothing flows: whoever connects to the address is judged again.
     flow.end(None);
-    place.limiter.name(&name).map_err(refuse)?;
+    if let Err(reason) = place.limiter.name(&name) {
+        return Err(refuse(reason).await);
+    }
     if query.kind != wire::A {
         return Ok(Found::Nothing);
     }
-    let address = place.names.address(&name);
-    address
-        .map(Found::Address)
-        .ok_or_else(|| refuse(Reason::TooFast))
+    match place.names.address(&name) {
+        Some(address) => Ok(Found::Address(address)),
+        None => Err(refuse(Reason::TooFast).await),
+    }
 }
 
 /// The address that a name of the reverse tree is about.

@@ -18,8 +18,9 @@ pub(crate) async fn serve(place: Arc<Place>, door: ForwardedDoor, stream: Box<dy
         ForwardedDoor::Named(_) => Via::Named,
     };
     let Ok(_permit) = place.limiter.connection() else {
-        place.refuse(via, "", Reason::TooManyFlows);
-        return inside.reset();
+        inside.reset();
+        place.refuse(via, "", Reason::TooManyFlows).await;
+        return;
     };
     match door {
         ForwardedDoor::Proxy => proxy::serve(Arc::clone(&place), inside).await,

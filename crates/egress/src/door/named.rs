@@ -32,7 +32,9 @@ pub(crate) async fn serve(place: Arc<Place>, inside: Inside) {
 /// Serves a connection to `at`, which may be anything at all: it is looked up, and no more.
 pub(crate) async fn serve_at(place: Arc<Place>, mut inside: Inside, at: SocketAddrV4) {
     let Some(name) = place.names.name(*at.ip()) else {
-        place.refuse(Via::Named, at.to_string(), Reason::NameUnknown);
+        place
+            .refuse(Via::Named, at.to_string(), Reason::NameUnknown)
+            .await;
         return inside.reset();
     };
     let ask = Ask::new(Via::Named, Host::Name(name), at.port());

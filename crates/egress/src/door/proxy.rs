@@ -53,7 +53,8 @@ pub(crate) async fn serve(place: Arc<Place>, mut inside: Inside) {
     let opened = match beginning {
         Beginning::Socks5 => Box::pin(socks::serve(place, inside, early)).await,
         Beginning::Socks4 => {
-            place.refuse(Via::Socks, "SOCKS4", Reason::NotSupported);
+            let reason = Reason::NotSupported;
+            place.refuse(Via::Socks, "SOCKS4", reason).await;
             Box::pin(tell::last(inside, &socks::NO_SOCKS4)).await;
             None
         }
@@ -119,7 +120,7 @@ async fn connect(
         Ok(authority) => authority,
         Err(reason) => {
             let raw = head.as_deref().unwrap_or(&early);
-            let denial = place.refuse(Via::Connect, raw, reason);
+            let denial = place.refuse(Via::Connect, raw, reason).await;
             tell::denial(inside, Speech::Http, &denial).await;
             return None;
         }

@@ -12,9 +12,9 @@ use tokio::time::timeout;
 use self::parse::{Fault, greeting, request};
 use super::proxy::{Tunnel, Words, open};
 use super::tell;
-use crate::Host;
 use crate::place::{Ask, Place, Via};
 use crate::stream::Inside;
+use crate::{Host, Reason};
 
 /// For greeting and request to come.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -34,8 +34,16 @@ pub(super) const fn reply(code: u8) -> [u8; 10] {
     [5, code, 0, 1, 0, 0, 0, 0, 0, 0]
 }
 
-/// What a program wants, or the last words to it.
-type Asked = Result<(Host, u16), Vec<u8>>;
+/// What a program wants, or why that is refused.
+type Asked = Result<(Host, u16), Refused>;
+
+struct Refused {
+    reason: Reason,
+    /// What it sent, for the audit.
+    raw: Vec<u8>,
+    /// The last words to it.
+    words: Vec<u8>,
+}
 
 /// Opens the tunnel that a program asks for; `early` was read already, from the first byte on.
 pub(super) async fn serve(
@@ -43,10 +51,11 @@ pub(super) async fn serve(
     mut inside: Inside,
     mut early: BytesMut,
 ) -> Option<Tunnel> {
-    let asked = timeout(PATIENCE, ask(&place, &mut inside, &mut early)).await;
+    let asked = timeout(PATIENCE, ask(&mut inside, &mut early)).await;
     let (host, port) = match asked {
         Ok(Some(Ok(asked))) => asked,
-        Ok(Some(Err(words))) => {
+        Ok(Some(Err(Refused { reason, raw, words }))) => {
+            place.refuse(Via::Socks, raw, reason).await;
             tell::last(inside, &words).await;
             return None;
         }
@@ -62,10 +71,13 @@ pub(super) async fn serve(
 }
 
 /// Reads greeting and request; `None` if the program has ended before.
-async fn ask(place: &Place, inside: &mut Inside, early: &mut BytesMut) -> Option<Asked> {
+async fn ask(inside: &mut Inside, early: &mut BytesMut) -> Option<Asked> {
     let fault = |fault: Fault, raw: &[u8]| {
-        place.refuse(Via::Socks, raw, fault.reason);
-        Some(Err(reply(fault.reply).to_vec()))
+        Some(Err(Refused {
+            reason: fault.reason,
+            raw: raw.to_vec(),
+            words: reply(fault.reply).to_vec(),
+        }))
     };
     loop {
         match greeting(early) {
@@ -75,8 +87,11 @@ async fn ask(place: &Place, inside: &mut Inside, early: &mut BytesMut) -> Option
                 break;
             }
             Ok(Some((_, false))) => {
-                place.refuse(Via::Socks, "", crate::Reason::NotSupported);
-                return Some(Err(NO_METHOD.to_vec()));
+                return Some(Err(Refused {
+                    reason: Reason::NotSupported,
+                    raw: Vec::new(),
+                    words: NO_METHOD.to_vec(),
+                }));
             }
             Err(why) => return fault(why, early),
         }

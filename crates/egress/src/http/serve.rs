@@ -115,7 +115,7 @@ async fn refuse<S: Line>(
     raw: &[u8],
     reason: Reason,
 ) -> After {
-    let denial = place.refuse(via, raw, reason);
+    let denial = place.refuse(via, raw, reason).await;
     write::denial(&mut client.out, &denial, Connection::Closes, false);
     client.flush().await;
     After::Close

@@ -18,8 +18,19 @@ const CHAIN: usize = 16;
 
 impl Place {
     /// Records a denial that was found out before there was a question to decide: of `raw`, or of more than
-    /// there may be.
-    pub(crate) fn refuse(&self, via: Via, raw: impl AsRef<[u8]>, reason: Reason) -> Denial {
+    /// there may be. Waits for the sandbox's turn, so that whoever is refused without end is not refused any
+    /// faster than may be recorded.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing was recorded.
+    pub(crate) async fn refuse(
+        &self,
+        via: Via,
+        raw: impl AsRef<[u8]> + Send,
+        reason: Reason,
+    ) -> Denial {
+        self.audit.turn().await;
         self.outside.metrics.decided(via, reason);
         if self.audit.wanted() {
             let mut line = self.line(Event::Decision, via, reason);

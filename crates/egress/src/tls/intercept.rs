@@ -98,8 +98,15 @@ async fn run(flow: &Flow, io: Replay) -> Option<Reason> {
         Err(reason) => return Some(reason),
     };
     match protocol {
-        Protocol::H2 => h2::carry(flow, inside, outside).await,
-        Protocol::Http1 => http1(flow, inside, outside).await,
+        Protocol::H2 => {
+            let why = h2::carry(flow, inside, outside).await;
+            drop(room);
+            why
+        }
+        Protocol::Http1 => {
+            drop(room);
+            http1(flow, inside, outside).await
+        }
     }
 }
 

@@ -73,11 +73,8 @@ async fn what_was_denied_says_why_and_no_query() {
         ..ask("b.test:80")
     };
     place.admit(request).await.err().unwrap();
-    place.refuse(
-        Via::Socks,
-        format!("evil\r\n\0{}", "x".repeat(9999)),
-        Reason::NameMalformed,
-    );
+    let raw = format!("evil\r\n\0{}", "x".repeat(9999));
+    place.refuse(Via::Socks, raw, Reason::NameMalformed).await;
     let lines = lines(&sink, 2).await;
     assert_eq!(lines[0]["reason"], "not_listed");
     assert_eq!(lines[0]["verdict"], "deny");

@@ -90,7 +90,7 @@ pub(super) async fn serve(
 async fn admit(origin: &Origin, request: &Request<RecvStream>) -> Result<Flow, Denial> {
     if let Err(reason) = fields::check(request, &origin.host, origin.port) {
         let raw = request.uri().to_string();
-        return Err(origin.place.refuse(Via::Intercepted, &raw, reason));
+        return Err(origin.place.refuse(Via::Intercepted, raw, reason).await);
     }
     let method = request.method().as_str().into();
     let path = request.uri().path().into();
