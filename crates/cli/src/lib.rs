@@ -74,6 +74,10 @@ pub fn main() -> ExitCode {
 }
 
 fn run(verb: &Verb, common: &Common, out: Output, kept: bool) -> Result<u8, Failure> {
+    // Each connection through a boundary is a descriptor of this process.
+    if matches!(verb, Verb::Run(_) | Verb::Shell(_) | Verb::Egress(_)) {
+        namzu_sandbox::core::spawn::raise_open_files();
+    }
     // One thread: the work is waiting for one worker, and a pool costs each start.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -11,7 +11,7 @@ use tokio::process::Command;
 #[cfg(target_os = "linux")]
 pub use self::line::Line;
 #[cfg(target_os = "linux")]
-pub use self::linux::{Setup, prepare};
+pub use self::linux::{Setup, prepare, raise_open_files};
 
 /// A command with an empty environment and no input that dies with its handle.
 #[must_use]
@@ -22,6 +22,8 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     )]
     let mut command = Command::new(program);
     command.env_clear().stdin(Stdio::null()).kill_on_drop(true);
+    #[cfg(target_os = "linux")]
+    linux::restore_open_files(&mut command);
     command
 }
 
@@ -88,7 +90,9 @@ mod linux {
     use std::io;
     use std::os::fd::{AsRawFd as _, OwnedFd};
     use std::ptr::null;
+    use std::sync::OnceLock;
 
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     use tokio::process::Command;
 
     /// What the child does to itself between fork and exec.
@@ -115,6 +119,34 @@ mod linux {
         pub frozen: Vec<CString>,
         /// Try `unshare` with these flags; its error is the error of `spawn`.
         pub unshare: libc::c_int,
+    }
+
+    /// How many files this process might open before it raised that.
+    static OPEN_FILES: OnceLock<Rlimit> = OnceLock::new();
+
+    /// Lets this process open as many files as it may at all. What it starts from then on may open as many
+    /// as this could before: a program that uses `select` breaks on a descriptor beyond 1024.
+    ///
+    /// Where that is refused, everything stays as it was.
+    pub fn raise_open_files() {
+        let before = getrlimit(Resource::Nofile);
+        let raised = Rlimit {
+            current: before.maximum,
+            ..before
+        };
+        // Known before it is raised: nothing may be started in between that would keep it.
+        if raised != before && OPEN_FILES.set(before).is_ok() {
+            let _ = setrlimit(Resource::Nofile, raised);
+        }
+    }
+
+    /// Arranges for what `command` starts to have the limit that this process had.
+    pub(super) fn restore_open_files(command: &mut Command) {
+        if let Some(before) = OPEN_FILES.get() {
+            let restore = || Ok(setrlimit(Resource::Nofile, before.clone())?);
+            // SAFETY: it makes one system call and neither allocates nor locks: `Rlimit` is two numbers.
+            unsafe { command.pre_exec(restore) };
+        }
     }
 
     /// Arranges for `setup` to happen in every child that `command` starts.
@@ -253,6 +285,28 @@ mod linux {
             let mut env = command("/usr/bin/env");
             env.stdout(Stdio::piped());
             assert!(env.output().await.unwrap().stdout.is_empty());
+        }
+
+        #[tokio::test]
+        async fn a_child_may_open_no_more_files_than_before_the_limit_was_raised() {
+            let now = getrlimit(Resource::Nofile);
+            let low = Rlimit {
+                current: Some(500),
+                ..now
+            };
+            setrlimit(Resource::Nofile, low).unwrap();
+            raise_open_files();
+            assert_eq!(getrlimit(Resource::Nofile).current, now.maximum);
+            let mut sh = command("/bin/sh");
+            sh.args(["-c", "ulimit -S -n; ulimit -H -n"]);
+            sh.stdout(Stdio::piped());
+            let said = String::from_utf8(sh.output().await.unwrap().stdout).unwrap();
+            let (soft, hard) = said.trim_end().split_once('\n').unwrap();
+            assert_eq!(soft, "500");
+            let most = now
+                .maximum
+                .map_or("unlimited".to_owned(), |most| most.to_string());
+            assert_eq!(hard, most);
         }
 
         #[tokio::test]
