@@ -143,7 +143,7 @@ mod linux {
     /// Arranges for what `command` starts to have the limit that this process had.
     pub(super) fn restore_open_files(command: &mut Command) {
         if let Some(before) = OPEN_FILES.get() {
-            let restore = || Ok(setrlimit(Resource::Nofile, before.clone())?);
+            let restore = || Ok(setrlimit(Resource::Nofile, *before)?);
             // SAFETY: it makes one system call and neither allocates nor locks: `Rlimit` is two numbers.
             unsafe { command.pre_exec(restore) };
         }
