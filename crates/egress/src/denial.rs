@@ -227,7 +227,10 @@ mod tests {
         let response = refusal(&denial(Reason::PortNotListed, "a.example"));
         let text = std::str::from_utf8(&response).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        assert!(head.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{head}");
+        assert!(
+            head.starts_with("HTTP/1.1 403 Forbidden (egress: port_not_listed)\r\n"),
+            "{head}"
+        );
         assert!(head.contains("\r\nx-egress-reason: port_not_listed\r\n"));
         assert!(head.contains("\r\nconnection: close"));
         assert!(head.contains(&format!("content-length: {}\r\n", body.len())));

@@ -82,7 +82,11 @@ pub(super) fn response(
 /// Writes a refusal.
 pub(super) fn denial(out: &mut BytesMut, denial: &Denial, connection: Connection, bodiless: bool) {
     let body = denial.body();
-    status(out, denial.status());
+    status_line(out, denial.status());
+    // Many a program shows its user this line and nothing else.
+    out.put_slice(b" (egress: ");
+    out.put_slice(denial.reason.code().as_bytes());
+    out.put_slice(b")\r\n");
     out.put_slice(HEADER.as_bytes());
     out.put_slice(b": ");
     out.put_slice(denial.reason.code().as_bytes());
@@ -123,11 +127,16 @@ pub(super) fn last(out: &mut BytesMut) {
 }
 
 fn status(out: &mut BytesMut, status: StatusCode) {
+    status_line(out, status);
+    out.put_slice(b"\r\n");
+}
+
+/// All but the end of the line.
+fn status_line(out: &mut BytesMut, status: StatusCode) {
     out.put_slice(b"HTTP/1.1 ");
     out.put_slice(status.as_str().as_bytes());
     out.put_u8(b' ');
     out.put_slice(status.canonical_reason().unwrap_or_default().as_bytes());
-    out.put_slice(b"\r\n");
 }
 
 fn ends(out: &mut BytesMut, connection: Connection) {
