@@ -81,9 +81,12 @@ fn scheme(text: &[u8]) -> Option<(Scheme, usize)> {
 ///
 /// [`Reason::NameMalformed`], [`Reason::PortMalformed`].
 pub(crate) fn authority(text: &[u8]) -> Result<Authority, Reason> {
-    parse_authority_bytes(text).map_err(|error| match error {
-        HostError::Port => Reason::PortMalformed,
-        HostError::Host => Reason::NameMalformed,
+    parse_authority_bytes(text).map_err(|error| {
+        if error == HostError::Port {
+            Reason::PortMalformed
+        } else {
+            Reason::NameMalformed
+        }
     })
 }
 
