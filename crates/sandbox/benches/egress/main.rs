@@ -62,20 +62,24 @@ fn main() -> Result<()> {
     if wants("live") {
         rows.push(live::row()?);
     }
-    let ground = Ground::new()?;
-    if wants("tunnel") {
-        rows.extend(tunnel::rows(&ground)?);
+    if ["tunnel", "fresh", "plain", "secure"]
+        .into_iter()
+        .any(wants)
+    {
+        let ground = Ground::new()?;
+        if wants("tunnel") {
+            rows.extend(tunnel::rows(&ground)?);
+        }
+        if wants("fresh") {
+            rows.extend(fresh::rows(&ground)?);
+        }
+        if wants("plain") {
+            rows.push(plain::row(&ground)?);
+        }
+        if wants("secure") {
+            rows.extend(secure::rows(&ground)?);
+        }
     }
-    if wants("fresh") {
-        rows.extend(fresh::rows(&ground)?);
-    }
-    if wants("plain") {
-        rows.push(plain::row(&ground)?);
-    }
-    if wants("secure") {
-        rows.extend(secure::rows(&ground)?);
-    }
-    drop(ground);
     if wants("soak") {
         rows.push(soak::row(Duration::from_secs(20))?);
     }
