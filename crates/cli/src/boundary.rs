@@ -40,6 +40,22 @@ struct Document {
     limits: EgressLimits,
 }
 
+/// Refuses the flags where no boundary has a part.
+pub(crate) fn none(args: &BoundaryArgs) -> Result<(), Failure> {
+    let BoundaryArgs {
+        audit_log,
+        boundary,
+    } = args;
+    match (audit_log, boundary) {
+        (None, None) => Ok(()),
+        _ => Err(Failure::Usage(
+            "--audit-log and --boundary say how the egress boundary works, which has no part in this \
+             sandbox: give --allow or --policy"
+                .to_owned(),
+        )),
+    }
+}
+
 /// The boundary; `None` where nothing was said and the library's own will do.
 pub(crate) fn of(args: &BoundaryArgs, host: &Host<'_>) -> Result<Option<Boundary>, Failure> {
     let BoundaryArgs {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
-use namzu_sandbox::types::SandboxId;
+use namzu_sandbox::types::{SandboxId, SandboxSpec};
 use namzu_sandbox::{
     Error, ErrorCode, Phase, Sandbox, SandboxProvider, SandboxProviderConfig, config,
     create_sandbox_provider, load_config,
@@ -74,7 +74,15 @@ impl Context {
     }
 
     /// The provider for a fresh sandbox, with the boundary that the flags describe.
-    pub(crate) fn provider_with(&self, args: &BoundaryArgs) -> Result<SandboxProvider, Failure> {
+    pub(crate) fn provider_with(
+        &self,
+        args: &BoundaryArgs,
+        spec: &SandboxSpec,
+    ) -> Result<SandboxProvider, Failure> {
+        if spec.egress.is_none() && !self.has_config() {
+            // The policy is then the one of those without a boundary that the tier has by default.
+            boundary::none(args)?;
+        }
         let provider = self.provider()?;
         Ok(match boundary::of(args, &Self::host())? {
             Some(boundary) => provider.with_boundary(boundary),

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::allow;
 use crate::args::{CommandArgs, Common, Egress, OutwardArgs, SandboxArgs};
 use crate::backend::named;
+use crate::boundary;
 use crate::failure::{Failure, local};
 use crate::parse::{EnvVar, Mount};
 
@@ -53,7 +54,7 @@ pub(crate) fn spec(args: &SandboxArgs, host: &Host<'_>) -> Result<SandboxSpec, F
         workdir,
         env,
         outward,
-        boundary: _,
+        boundary,
         verify_egress,
         memory,
         pids,
@@ -63,12 +64,16 @@ pub(crate) fn spec(args: &SandboxArgs, host: &Host<'_>) -> Result<SandboxSpec, F
         require,
         label,
     } = args;
+    let egress = policy(outward, host)?;
+    if matches!(egress, Some(EgressPolicy::DenyAll | EgressPolicy::AllowAll)) {
+        boundary::none(boundary)?;
+    }
     Ok(SandboxSpec {
         workspace: match workdir {
             Some(mount) => workspace(mount, host)?,
             None => Workspace::Private,
         },
-        egress: policy(outward, host)?,
+        egress,
         verify_egress: *verify_egress,
         limits: Limits {
             memory: *memory,
@@ -391,6 +396,21 @@ mod tests {
             (rules[0].host.as_str(), &rules[0].ports[..]),
             ("b.test", &[22][..])
         );
+    }
+
+    #[test]
+    fn flags_of_a_boundary_that_has_no_part_are_refused() {
+        for kind in ["deny-all", "allow-all"] {
+            for flag in ["--audit-log", "--boundary"] {
+                let typed = ["run", "--egress", kind, flag, "f", "--", "true"];
+                let err = host_spec(&typed).unwrap_err();
+                assert!(
+                    matches!(&err, Failure::Usage(what) if what.contains(flag)),
+                    "{err}"
+                );
+            }
+        }
+        host_spec(&["run", "--allow", "a.test", "--audit-log", "f", "--", "true"]).unwrap();
     }
 
     #[test]

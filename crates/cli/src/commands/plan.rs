@@ -13,7 +13,7 @@ pub(crate) async fn run(cx: &mut Context, args: &PlanArgs) -> Result<u8, Failure
         audit_log: None,
         ..args.sandbox.boundary.clone()
     };
-    let provider = cx.provider_with(&boundary)?;
+    let provider = cx.provider_with(&boundary, &spec)?;
     let receipt = cx.signals.unless(provider.plan(&spec)).await?;
     if cx.out.json {
         cx.out.json(&receipt)?;

@@ -16,7 +16,7 @@ use crate::{keeper, session, teardown};
 pub(crate) async fn run(cx: &mut Context, args: &RunArgs) -> Result<u8, Failure> {
     let (spec, command) = asked(cx, args)?;
     if !args.detach {
-        let provider = cx.provider_with(&args.sandbox.boundary);
+        let provider = cx.provider_with(&args.sandbox.boundary, &spec);
         return fresh(cx, provider, spec, &command, args.receipt).await;
     }
     // Whoever made it holds its boundary, and this process does not stay.
@@ -142,7 +142,7 @@ async fn detach(
     spec: SandboxSpec,
     command: &Command,
 ) -> Result<Made, Failure> {
-    let provider = cx.provider_with(&args.sandbox.boundary)?;
+    let provider = cx.provider_with(&args.sandbox.boundary, &spec)?;
     let nothing_shared = spec.workspace == Workspace::Private;
     let sandbox = cx.signals.unless(provider.create(spec)).await?;
     match start(cx, &sandbox, command).await {

@@ -16,7 +16,7 @@ pub(crate) async fn run(cx: &mut Context, args: &ShellArgs) -> Result<u8, Failur
         }
         None => {
             let spec = settings::spec(&args.sandbox, &Context::host())?;
-            let provider = cx.provider_with(&args.sandbox.boundary);
+            let provider = cx.provider_with(&args.sandbox.boundary, &spec);
             let command = settings::shell(BTreeMap::new());
             run::fresh(cx, provider, spec, &command, false).await
         }
