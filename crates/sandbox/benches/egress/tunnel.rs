@@ -54,7 +54,7 @@ fn row(
         for (subject, carried) in subjects.iter().zip(&mut all) {
             let stream = subject.door(port).open()?;
             let (before, began) = (subject.cpu(), Instant::now());
-            carry(stream)?;
+            carry(stream).map_err(|why| format!("{}: {why}", subject.kind.name()))?;
             let took = began.elapsed().as_secs_f64();
             carried.rates.push(GIB as f64 / took / 1e9);
             carried.costs.push((subject.cpu() - before).as_secs_f64());
